@@ -4,6 +4,8 @@
 
 #[path = "it/dice.rs"]
 mod dice;
+#[path = "it/scope/kernels.rs"]
+mod kernels;
 #[path = "it/scope/program.rs"]
 #[allow(dead_code)]
 mod program;

@@ -76,8 +76,7 @@ impl Matrix {
         let n = x.len();
         assert_eq!(self.starts.len(), n + 1, "the vector is as long as the matrix is wide");
         let mut y = s.alloc(n)?;
-        let args = (&self.starts, &self.columns, &self.values, x, &mut y, n as u32);
-        s.launch(&MULTIPLY, Launch::for_len(n), args)?;
+        s.launch(&MULTIPLY, Launch::for_len(n), (&self.starts, &self.columns, &self.values, x, &mut y, n as u32))?;
         Ok(y)
     }
 }

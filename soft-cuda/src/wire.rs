@@ -39,19 +39,32 @@ pub struct Param {
     pub size: usize,
     /// What the kernel does with it.
     pub kind: ParamKind,
+    /// For a pointer: the parameter that has the number of elements there, and their size in bytes; a size of 0
+    /// stands for the whole allocation.
+    pub counted: (u32, u32),
 }
 
 impl Param {
     /// A pointer that is read.
-    pub const READ: Param = Param { size: 8, kind: ParamKind::Read };
+    pub const READ: Param = Param::pointer(ParamKind::Read);
     /// A pointer that is written.
-    pub const WRITE: Param = Param { size: 8, kind: ParamKind::Write };
+    pub const WRITE: Param = Param::pointer(ParamKind::Write);
     /// A pointer that is read and written.
-    pub const READ_WRITE: Param = Param { size: 8, kind: ParamKind::ReadWrite };
+    pub const READ_WRITE: Param = Param::pointer(ParamKind::ReadWrite);
+
+    const fn pointer(kind: ParamKind) -> Param {
+        Param { size: 8, kind, counted: (0, 0) }
+    }
+
+    /// Returns a pointer to so many elements of `T` as another parameter says, which is passed by value and has
+    /// 4 or 8 bytes. Other pointers stand for the whole allocation that they are in.
+    pub const fn counted_by<T>(self, param: u32) -> Param {
+        Param { counted: (param, size_of::<T>() as u32), ..self }
+    }
 
     /// Returns a parameter that is passed by value.
     pub const fn scalar<T>() -> Param {
-        Param { size: size_of::<T>(), kind: ParamKind::Scalar }
+        Param { size: size_of::<T>(), kind: ParamKind::Scalar, counted: (0, 0) }
     }
 }
 

@@ -1,10 +1,11 @@
 //! Memory that kernels work on, typed: on the device, and on the host where copies from the device arrive.
 
 use std::fmt;
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
 
 use super::queue::{HostMemory, Memory};
-use crate::error::{Kind, Result};
+use super::slice::{BufferSlice, Place, Span};
 
 /// A number that buffers can hold.
 ///
@@ -21,41 +22,13 @@ macro_rules! elements {
 
 elements!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);
 
-/// Memory on the device that runs the graph: `len` elements of `T`, in a row.
+/// Memory on the device that runs the graph: `len` elements of `T`, in a row. It dereferences to a
+/// [`BufferSlice`], as a vector does to a slice.
 ///
 /// Made by a kernel, through [`DeviceStream`](crate::DeviceStream), and passed along the graph's edges; a
 /// host node can pass it on but not look inside. When it is dropped, the memory is free once the work that
 /// uses it is done.
-pub struct Buffer<T> {
-    place: Place<Box<[T]>, Box<dyn Memory>>,
-    len: usize,
-}
-
-/// The elements of a host, or the memory of a device.
-pub(super) enum Place<H, M> {
-    Host(H),
-    Device(M),
-}
-
-impl<'a, H> Place<H, &'a dyn Memory> {
-    /// Returns the elements, if a host has them.
-    pub(super) fn on_host(self) -> Result<H> {
-        match self {
-            Place::Host(elements) => Ok(elements),
-            Place::Device(memory) => {
-                Err(Kind::ForeignBuffer { buffer: memory.device_name(), stream: "the host device".into() }.into())
-            }
-        }
-    }
-
-    /// Returns the memory, if it is a device's.
-    pub(super) fn on_device(self) -> Option<&'a dyn Memory> {
-        match self {
-            Place::Host(_) => None,
-            Place::Device(memory) => Some(memory),
-        }
-    }
-}
+pub struct Buffer<T>(Span<T>);
 
 impl<T: Element> Buffer<T> {
     /// Returns a buffer on the host, or None if there is not that much memory. Its bytes are `0xCD`, so that
@@ -67,53 +40,42 @@ impl<T: Element> Buffer<T> {
         unsafe { elements.as_mut_ptr().write_bytes(0xCD, len) };
         // SAFETY: all of them were written just now, and any bytes are an element.
         unsafe { elements.set_len(len) };
-        Some(Self { place: Place::Host(elements.into_boxed_slice()), len })
+        let first = NonNull::from(Box::leak(elements.into_boxed_slice())).cast();
+        Some(Self(Span::new(Place::Host(first), len)))
     }
 
     pub(super) fn on_device(memory: Box<dyn Memory>, len: usize) -> Self {
-        Self { place: Place::Device(memory), len }
+        Self(Span::new(Place::Device(memory), len))
     }
+}
 
-    /// Returns the number of elements.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Returns true if there are no elements.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Returns the size in bytes.
-    pub fn size_bytes(&self) -> usize {
-        self.len * size_of::<T>()
-    }
-
-    pub(super) fn place(&self) -> Place<&[T], &dyn Memory> {
-        match &self.place {
-            Place::Host(elements) => Place::Host(elements),
-            Place::Device(memory) => Place::Device(&**memory),
-        }
-    }
-
-    pub(super) fn place_mut(&mut self) -> Place<&mut [T], &dyn Memory> {
-        match &mut self.place {
-            Place::Host(elements) => Place::Host(elements),
-            Place::Device(memory) => Place::Device(&**memory),
-        }
-    }
-
-    pub(super) fn device_name(&self) -> String {
-        match &self.place {
-            Place::Host(_) => "the host device".into(),
-            Place::Device(memory) => memory.device_name(),
+impl<T> Drop for Buffer<T> {
+    fn drop(&mut self) {
+        if let Some((first, len)) = self.0.on_host() {
+            let elements = std::ptr::slice_from_raw_parts_mut(first.as_ptr(), len);
+            // SAFETY: `on_host` has leaked a box of so many elements, and nothing borrows it any more.
+            drop(unsafe { Box::from_raw(elements) });
         }
     }
 }
 
-impl<T: Element> fmt::Debug for Buffer<T> {
+impl<T> Deref for Buffer<T> {
+    type Target = BufferSlice<T>;
+
+    fn deref(&self) -> &BufferSlice<T> {
+        self.0.as_slice()
+    }
+}
+
+impl<T> DerefMut for Buffer<T> {
+    fn deref_mut(&mut self) -> &mut BufferSlice<T> {
+        self.0.as_mut_slice()
+    }
+}
+
+impl<T> fmt::Debug for Buffer<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Buffer").field("len", &self.len).field("device", &self.device_name()).finish()
+        f.debug_struct("Buffer").field("len", &self.len()).field("device", &self.device_name()).finish()
     }
 }
 

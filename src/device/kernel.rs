@@ -5,9 +5,10 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::buffer::{Buffer, Element};
+use super::buffer::Element;
 use super::code::{Code, Launch, Text};
 use super::queue::{Arg, MemoryArg};
+use super::slice::BufferSlice;
 use crate::error::{Kind, Result};
 
 /// A kernel with the parameters `P`, a tuple of up to eight [`In`], [`Out`] and numbers (integers of 8 to 64
@@ -85,12 +86,13 @@ impl<P: Params> fmt::Debug for Kernel<P> {
     }
 }
 
-/// A parameter that is a buffer which the kernel reads: `&Buffer<T>`, and `&[T]` for the twin.
+/// A parameter that is a buffer which the kernel reads: `&Buffer<T>` or `&BufferSlice<T>`, and `&[T]` for the
+/// twin.
 #[derive(Debug)]
 pub struct In<T>(PhantomData<T>);
 
-/// A parameter that is a buffer which the kernel writes, or reads and writes: `&mut Buffer<T>`, and `&mut
-/// [T]` for the twin.
+/// A parameter that is a buffer which the kernel writes, or reads and writes: `&mut Buffer<T>` or `&mut
+/// BufferSlice<T>`, and `&mut [T]` for the twin.
 #[derive(Debug)]
 pub struct Out<T>(PhantomData<T>);
 
@@ -108,7 +110,7 @@ pub trait KernelParam: 'static {
 }
 
 impl<T: Element> KernelParam for In<T> {
-    type Arg<'a> = &'a Buffer<T>;
+    type Arg<'a> = &'a BufferSlice<T>;
     type Host<'a> = &'a [T];
 
     fn host<'a>(arg: Self::Arg<'a>) -> Result<Self::Host<'a>> {
@@ -121,7 +123,7 @@ impl<T: Element> KernelParam for In<T> {
 }
 
 impl<T: Element> KernelParam for Out<T> {
-    type Arg<'a> = &'a mut Buffer<T>;
+    type Arg<'a> = &'a mut BufferSlice<T>;
     type Host<'a> = &'a mut [T];
 
     fn host<'a>(arg: Self::Arg<'a>) -> Result<Self::Host<'a>> {

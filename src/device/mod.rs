@@ -24,6 +24,7 @@ pub mod kernels;
 #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
 pub(crate) mod queue;
 pub(crate) mod sim;
+mod slice;
 mod stream;
 
 pub use buffer::{Buffer, Element, HostBuffer};
@@ -32,4 +33,5 @@ pub use host::HostStream;
 pub use kernel::{In, Kernel, KernelParam, Out, Params};
 pub use kernel_stream::KernelStream;
 pub(crate) use kernel_stream::StreamMut;
+pub use slice::{BufferSlice, BufferView, BufferViewMut};
 pub use stream::DeviceStream;

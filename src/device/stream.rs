@@ -3,10 +3,11 @@
 
 use std::fmt;
 
-use super::buffer::{Buffer, Element, HostBuffer, Place};
+use super::buffer::{Buffer, Element, HostBuffer};
 use super::code::Launch;
 use super::kernel::{Kernel, Params};
 use super::queue::Queue;
+use super::slice::{BufferSlice, Place};
 use crate::error::{Error, Kind, Result};
 
 /// A stream of the device that runs the graph, given to a kernel node.
@@ -91,12 +92,28 @@ impl DeviceStream {
     /// As [`DeviceStream::alloc`].
     pub fn upload<T: Element>(&mut self, elements: &[T]) -> Result<Buffer<T>> {
         let mut buffer = self.alloc(elements.len())?;
-        match (&mut self.0, buffer.place_mut()) {
-            (Some(queue), Place::Device(memory)) => queue.upload(bytes_of(elements), memory)?,
-            (_, Place::Host(to)) => to.copy_from_slice(elements),
-            (None, Place::Device(_)) => return Err(self.foreign(&buffer)),
-        }
+        self.upload_to(elements, &mut buffer)?;
         Ok(buffer)
+    }
+
+    /// Copies `elements` into `to`, which must be of the same length. They are copied before this returns, and
+    /// may change afterwards.
+    ///
+    /// # Errors
+    /// If the lengths differ, or the buffer is of another device.
+    pub fn upload_to<T: Element>(&mut self, elements: &[T], to: &mut BufferSlice<T>) -> Result<()> {
+        if elements.len() != to.len() {
+            let (got, wanted) = (to.len(), elements.len());
+            return Err(Kind::BufferLength { what: "the target of an upload", got, wanted }.into());
+        }
+        match (&mut self.0, to.place_mut()) {
+            (Some(queue), Place::Device(memory)) => queue.upload(bytes_of(elements), memory),
+            (None, Place::Host(to)) => {
+                to.copy_from_slice(elements);
+                Ok(())
+            }
+            _ => Err(self.foreign(to)),
+        }
     }
 
     /// Copies a buffer into the host's memory. Nodes that read it start when the copy is done.
@@ -104,7 +121,7 @@ impl DeviceStream {
     /// # Errors
     /// As [`DeviceStream::alloc`], of the host's memory that the device can reach; or the buffer is of
     /// another device.
-    pub fn download<T: Element>(&mut self, buffer: &Buffer<T>) -> Result<HostBuffer<T>> {
+    pub fn download<T: Element>(&mut self, buffer: &BufferSlice<T>) -> Result<HostBuffer<T>> {
         match (&mut self.0, buffer.place()) {
             (None, Place::Host(elements)) => HostBuffer::copy_of(elements)
                 .ok_or_else(|| Kind::OutOfMemory { bytes: buffer.size_bytes(), device: self.device_name() }.into()),
@@ -117,7 +134,7 @@ impl DeviceStream {
     ///
     /// # Errors
     /// As [`DeviceStream::alloc`]; or one of the two is on the host: upload or download it there.
-    pub fn fetch<T: Element>(&mut self, buffer: &Buffer<T>) -> Result<Buffer<T>> {
+    pub fn fetch<T: Element>(&mut self, buffer: &BufferSlice<T>) -> Result<Buffer<T>> {
         match (&mut self.0, buffer.place()) {
             (None, Place::Host(elements)) => self.upload(elements),
             (Some(queue), Place::Device(memory)) => Ok(Buffer::on_device(queue.fetch(memory)?, buffer.len())),
@@ -129,7 +146,7 @@ impl DeviceStream {
     ///
     /// # Errors
     /// If the lengths differ, or a buffer is of another device.
-    pub fn copy<T: Element>(&mut self, from: &Buffer<T>, to: &mut Buffer<T>) -> Result<()> {
+    pub fn copy<T: Element>(&mut self, from: &BufferSlice<T>, to: &mut BufferSlice<T>) -> Result<()> {
         if from.len() != to.len() {
             return Err(Kind::BufferLength { what: "the target of a copy", got: to.len(), wanted: from.len() }.into());
         }
@@ -146,7 +163,7 @@ impl DeviceStream {
     ///
     /// # Errors
     /// If the buffer is of another device.
-    pub fn fill<T: Element>(&mut self, buffer: &mut Buffer<T>, value: T) -> Result<()> {
+    pub fn fill<T: Element>(&mut self, buffer: &mut BufferSlice<T>, value: T) -> Result<()> {
         match (&mut self.0, buffer.place_mut()) {
             (None, Place::Host(elements)) => elements.fill(value),
             (Some(queue), Place::Device(memory)) => queue.fill(bytes_of(&[value]), memory)?,
@@ -170,7 +187,7 @@ impl DeviceStream {
         }
     }
 
-    fn foreign<T: Element>(&self, buffer: &Buffer<T>) -> Error {
+    fn foreign<T: Element>(&self, buffer: &BufferSlice<T>) -> Error {
         Kind::ForeignBuffer { buffer: buffer.device_name(), stream: self.device_name() }.into()
     }
 

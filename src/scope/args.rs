@@ -5,10 +5,11 @@ use std::convert::Infallible;
 use std::marker::PhantomData;
 
 use super::batch::Batch;
+use super::device_tile::{DeviceTile, DeviceTileMut, Parts};
 use super::draft::{Mode, Uses};
-use super::place::Scoped;
+use super::place::{Queued, Scoped};
 use super::scalar::Scalar;
-use super::store::{Shape, Store, View};
+use super::store::{OnDevice, OnHost, Shape, Space, Store, View};
 use super::tile::{Tile, TileMut};
 use crate::device::Element;
 use crate::graph::{Data, Value};
@@ -16,17 +17,21 @@ use crate::value::args::{OneRead, Param, Single, tuples};
 
 /// An argument: the tile of a use of the operation.
 #[derive(Debug)]
-pub struct TileOf<T, const N: usize> {
+pub struct TileOf<T, const N: usize, M = OnHost> {
     at: u32,
-    element: PhantomData<fn() -> T>,
+    element: PhantomData<fn() -> (T, M)>,
 }
 
 /// An argument: the tile that the operation writes.
 #[derive(Debug)]
-pub struct Target<T, const N: usize> {
+pub struct Target<T, const N: usize, M = OnHost> {
     at: u32,
-    element: PhantomData<fn() -> T>,
+    element: PhantomData<fn() -> (T, M)>,
 }
+
+/// An argument: the parts of a reduction by a kernel.
+#[derive(Debug)]
+pub struct PartsOf<A>(PhantomData<fn() -> A>);
 
 /// An argument: a value that the scope makes once.
 #[derive(Debug)]
@@ -42,117 +47,125 @@ pub struct GivenOf<T> {
     value: PhantomData<fn() -> T>,
 }
 
-impl<T, const N: usize> Target<T, N> {
+impl<T, const N: usize, M> Target<T, N, M> {
     pub(super) fn new(at: u32) -> Self {
         Self { at, element: PhantomData }
     }
 }
 
-impl<T, const N: usize> Single for &Store<T, N> {}
-impl<T, const N: usize> Single for View<T, N> {}
-impl<T, const N: usize> Single for &View<T, N> {}
+impl<A> PartsOf<A> {
+    pub(super) fn new() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<T, const N: usize, M> Single for &Store<T, N, M> {}
+impl<T, const N: usize, M> Single for View<T, N, M> {}
+impl<T, const N: usize, M> Single for &View<T, N, M> {}
 impl<T> Single for &Scalar<T> {}
 
-// Else rustc lists the reads of scopes where a node or an operation reads something wrong.
-#[diagnostic::do_not_recommend]
-impl<T: Element, const N: usize> OneRead<Scoped> for &Store<T, N> {
-    type Param = TileOf<T, N>;
+/// What the operations of a place read.
+macro_rules! reads {
+    ($Place:ty) => {
+        // Else rustc lists the reads of scopes where a node or an operation reads something wrong.
+        #[diagnostic::do_not_recommend]
+        impl<T: Element, const N: usize, M: Space> OneRead<$Place> for &Store<T, N, M>
+        where
+            TileOf<T, N, M>: Param<$Place>,
+        {
+            type Param = TileOf<T, N, M>;
 
-    fn bind(self, uses: &mut Uses<'_>) -> TileOf<T, N> {
-        TileOf { at: uses.store(self, Shape::own(N), Mode::Read), element: PhantomData }
-    }
-}
-
-#[diagnostic::do_not_recommend]
-impl<T: Element, const N: usize> OneRead<Scoped> for View<T, N> {
-    type Param = TileOf<T, N>;
-
-    fn bind(self, uses: &mut Uses<'_>) -> TileOf<T, N> {
-        TileOf { at: uses.store(&self.store, self.shape, Mode::Read), element: PhantomData }
-    }
-}
-
-#[diagnostic::do_not_recommend]
-impl<T: Element, const N: usize> OneRead<Scoped> for &View<T, N> {
-    type Param = TileOf<T, N>;
-
-    fn bind(self, uses: &mut Uses<'_>) -> TileOf<T, N> {
-        self.clone().bind(uses)
-    }
-}
-
-#[diagnostic::do_not_recommend]
-impl<T: Data> OneRead<Scoped> for &Scalar<T> {
-    type Param = ScalarOf<T>;
-
-    fn bind(self, uses: &mut Uses<'_>) -> ScalarOf<T> {
-        ScalarOf { index: uses.scalar(self), value: PhantomData }
-    }
-}
-
-#[diagnostic::do_not_recommend]
-impl<T: Data> OneRead<Scoped> for &Value<T> {
-    type Param = GivenOf<T>;
-
-    fn bind(self, uses: &mut Uses<'_>) -> GivenOf<T> {
-        GivenOf { index: uses.given(self), value: PhantomData }
-    }
-}
-
-/// No operation of a scope is async and has arguments.
-macro_rules! never_owned {
-    () => {
-        type Owned = Infallible;
-
-        fn own(&self, _: Batch<'_>) -> Result<Infallible, Infallible> {
-            unreachable!("what is loaded and saved is no argument")
+            fn bind(self, uses: &mut Uses<'_>) -> TileOf<T, N, M> {
+                TileOf { at: uses.store(self, Shape::own(N), Mode::Read), element: PhantomData }
+            }
         }
 
-        fn check<'a>(&'a self, _: Batch<'a>) -> Result<(), Infallible> {
-            Ok(())
+        #[diagnostic::do_not_recommend]
+        impl<T: Element, const N: usize, M: Space> OneRead<$Place> for View<T, N, M>
+        where
+            TileOf<T, N, M>: Param<$Place>,
+        {
+            type Param = TileOf<T, N, M>;
+
+            fn bind(self, uses: &mut Uses<'_>) -> TileOf<T, N, M> {
+                TileOf { at: uses.store(&self.store, self.shape, Mode::Read), element: PhantomData }
+            }
+        }
+
+        #[diagnostic::do_not_recommend]
+        impl<T: Element, const N: usize, M: Space> OneRead<$Place> for &View<T, N, M>
+        where
+            TileOf<T, N, M>: Param<$Place>,
+        {
+            type Param = TileOf<T, N, M>;
+
+            fn bind(self, uses: &mut Uses<'_>) -> TileOf<T, N, M> {
+                OneRead::<$Place>::bind(self.clone(), uses)
+            }
+        }
+
+        #[diagnostic::do_not_recommend]
+        impl<T: Data> OneRead<$Place> for &Scalar<T> {
+            type Param = ScalarOf<T>;
+
+            fn bind(self, uses: &mut Uses<'_>) -> ScalarOf<T> {
+                ScalarOf { index: uses.scalar(self), value: PhantomData }
+            }
+        }
+
+        #[diagnostic::do_not_recommend]
+        impl<T: Data> OneRead<$Place> for &Value<T> {
+            type Param = GivenOf<T>;
+
+            fn bind(self, uses: &mut Uses<'_>) -> GivenOf<T> {
+                GivenOf { index: uses.given(self), value: PhantomData }
+            }
         }
     };
 }
 
-impl<T: Element, const N: usize> Param<Scoped> for TileOf<T, N> {
-    type Arg<'a> = Tile<'a, T, N>;
+reads!(Scoped);
+reads!(Queued);
 
-    fn fetch<'a>(&'a self, batch: Batch<'a>) -> Result<Tile<'a, T, N>, Infallible> {
-        Ok(batch.tile(self.at))
-    }
+/// An argument of a place: its type, what closures get, and how it is found.
+macro_rules! param {
+    ($Place:ty, [$($generics:tt)*] $Param:ty => $Arg:ty, |$own:ident, $batch:ident| $find:expr) => {
+        impl<$($generics)*> Param<$Place> for $Param {
+            type Arg<'a> = $Arg;
+            // No operation of a scope is async and has arguments.
+            type Owned = Infallible;
 
-    never_owned!();
+            fn fetch<'a>(&'a self, $batch: Batch<'a>) -> Result<$Arg, Infallible> {
+                let $own = self;
+                Ok($find)
+            }
+
+            fn own(&self, _: Batch<'_>) -> Result<Infallible, Infallible> {
+                unreachable!("what is loaded and saved is no argument")
+            }
+
+            fn check<'a>(&'a self, _: Batch<'a>) -> Result<(), Infallible> {
+                Ok(())
+            }
+        }
+    };
 }
 
-impl<T: Element, const N: usize> Param<Scoped> for Target<T, N> {
-    type Arg<'a> = TileMut<'a, T, N>;
-
-    fn fetch<'a>(&'a self, batch: Batch<'a>) -> Result<TileMut<'a, T, N>, Infallible> {
-        Ok(batch.target(self.at))
-    }
-
-    never_owned!();
+/// The arguments of all places.
+macro_rules! params {
+    ($Place:ty) => {
+        param!($Place, [T: Element, const N: usize] TileOf<T, N> => Tile<'a, T, N>, |own, batch| batch.tile(own.at));
+        param!($Place, [T: Data] ScalarOf<T> => &'a T, |own, batch| batch.scalar(own.index));
+        param!($Place, [T: Data] GivenOf<T> => &'a T, |own, batch| batch.given(own.index));
+    };
 }
 
-impl<T: Data> Param<Scoped> for ScalarOf<T> {
-    type Arg<'a> = &'a T;
-
-    fn fetch<'a>(&'a self, batch: Batch<'a>) -> Result<&'a T, Infallible> {
-        Ok(batch.scalar(self.index))
-    }
-
-    never_owned!();
-}
-
-impl<T: Data> Param<Scoped> for GivenOf<T> {
-    type Arg<'a> = &'a T;
-
-    fn fetch<'a>(&'a self, batch: Batch<'a>) -> Result<&'a T, Infallible> {
-        Ok(batch.given(self.index))
-    }
-
-    never_owned!();
-}
+params!(Scoped);
+params!(Queued);
+param!(Scoped, [T: Element, const N: usize] Target<T, N> => TileMut<'a, T, N>, |own, batch| batch.target(own.at));
+param!(Queued, [T: Element, const N: usize] TileOf<T, N, OnDevice> => DeviceTile<'a, T, N>, |own, batch| batch.device_tile(own.at));
+param!(Queued, [T: Element, const N: usize] Target<T, N, OnDevice> => DeviceTileMut<'a, T, N>, |own, batch| batch.device_target(own.at));
+param!(Queued, [A: Element] PartsOf<A> => Parts<'a, A>, |_own, batch| batch.parts());
 
 /// Arguments with one more behind them.
 pub trait Append<P> {

@@ -93,9 +93,23 @@ impl<'a> Batch<'a> {
         }
     }
 
-    #[cfg(debug_assertions)]
     pub(super) fn run(&self) -> &'a GroupRun {
         self.run
+    }
+
+    pub(super) fn accesses(&self) -> &'a [Option<Access>] {
+        &self.op.accesses
+    }
+
+    /// Returns where a kernel makes the parts of a reduction.
+    pub(super) fn parts_at(&self) -> Option<u64> {
+        self.op.parts
+    }
+
+    /// Returns how many rows a leaf of a reduction has, and how many leaves the batch has.
+    pub(super) fn leaves(&self) -> (u64, u64) {
+        let [(first, last)] = self.ranges::<1>(self.op.driver);
+        (self.op.leaf_rows, (last - first).div_ceil(self.op.leaf_rows))
     }
 
     /// Calls `each` for all stores that the operation uses.
@@ -116,13 +130,13 @@ impl<'a> Batch<'a> {
         self.op.batches
     }
 
-    fn access(&self, at: u32) -> &'a Access {
+    pub(super) fn access(&self, at: u32) -> &'a Access {
         self.op.accesses[at as usize].as_ref().expect("it is the use of a store")
     }
 
     /// Returns the elements of a use along its first axes. Axes that it does not have, have none.
     #[inline]
-    fn ranges<const N: usize>(&self, at: u32) -> [Range; N] {
+    pub(super) fn ranges<const N: usize>(&self, at: u32) -> [Range; N] {
         let access = self.access(at);
         let point = self.op.point(self.number);
         let along = |axis: usize| access.extents.get(axis).map(|&extent| access.part.elements(axis, &point, extent));
@@ -201,8 +215,8 @@ impl<'a> Batch<'a> {
 
     /// Completes all that the operation writes.
     pub(super) fn publish_all(&self) {
-        let written =
-            self.op.accesses.iter().zip(0..).filter(|(access, _)| access.as_ref().is_some_and(|access| access.is_written));
+        let is_here = |access: &Access| access.is_written && !self.run.group.storages[access.storage as usize].is_on_device;
+        let written = self.op.accesses.iter().zip(0..).filter(|(access, _)| access.as_ref().is_some_and(is_here));
         written.for_each(|(_, at)| self.publish(at));
     }
 

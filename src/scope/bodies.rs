@@ -1,12 +1,11 @@
 //! Closures as bodies of operations: tasks, values that are made once, reductions, and transfers.
 
-use std::any::Any;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::batch::{Batch, Step};
-use super::body::{Fold, Task, Transfer, Transferring};
+use super::body::{Fold, FoldState, Task, Transfer, Transferring};
 use super::place::Scoped;
 use super::scalar::Operator;
 use super::tile::TilePlace;
@@ -55,29 +54,53 @@ pub(super) struct Folded<P, F, O, A> {
     pub(super) value: PhantomData<fn() -> A>,
 }
 
-struct Parts<A> {
+/// The state of a reduction: the parts of the batches in flight, and all parts before, combined.
+pub(super) struct Parts<A> {
     /// Of each batch in flight.
     of: Box<[Mutex<Vec<A>>]>,
     combined: Mutex<Option<A>>,
 }
 
-impl<P, F, O, A> Folded<P, F, O, A>
-where
-    A: Data,
-{
-    fn parts<'s>(&self, state: &'s (dyn Any + Send + Sync)) -> &'s Parts<A> {
+impl<A: Data> Parts<A> {
+    pub(super) fn new(slots: usize) -> Box<FoldState> {
+        let of = (0..slots).map(|_| Mutex::new(Vec::new())).collect();
+        Box::new(Self { of, combined: Mutex::new(None) })
+    }
+
+    pub(super) fn of(state: &FoldState) -> &Self {
         state.downcast_ref().expect("the state was made by this fold")
+    }
+
+    /// Takes parts over that lie elsewhere.
+    pub(super) fn put(&self, slot: usize, parts: &[A])
+    where
+        A: Copy,
+    {
+        lock(&self.of[slot]).extend_from_slice(parts);
+    }
+
+    /// Combines the parts of a batch with those before.
+    pub(super) fn combine(&self, slot: usize, operator: &impl Operator<A>) {
+        let mut combined = lock(&self.combined);
+        for part in lock(&self.of[slot]).drain(..) {
+            let before = combined.take().unwrap_or_else(|| operator.identity());
+            *combined = Some(operator.combine(before, part));
+        }
+    }
+
+    pub(super) fn result(&self, operator: &impl Operator<A>) -> Shared {
+        let combined = lock(&self.combined).take();
+        Arc::new(combined.unwrap_or_else(|| operator.identity()))
     }
 }
 
 impl<P: Send + Sync, F: TaskFn<Scoped, P, A>, O: Operator<A>, A: Data> Fold for Folded<P, F, O, A> {
-    fn state(&self, slots: usize) -> Box<dyn Any + Send + Sync> {
-        let of = (0..slots).map(|_| Mutex::new(Vec::new())).collect();
-        Box::new(Parts::<A> { of, combined: Mutex::new(None) })
+    fn state(&self, slots: usize) -> Box<FoldState> {
+        Parts::<A>::new(slots)
     }
 
-    fn run(&self, batch: Batch<'_>, state: &(dyn Any + Send + Sync)) -> Result<(), BoxError> {
-        let mut parts = lock(&self.parts(state).of[batch.slot]);
+    fn run(&self, batch: Batch<'_>, state: &FoldState) -> Result<(), BoxError> {
+        let mut parts = lock(&Parts::<A>::of(state).of[batch.slot]);
         batch.each_leaf(|leaf| {
             let Ok(part) = self.work.call(&self.params, leaf);
             parts.push(part);
@@ -85,18 +108,12 @@ impl<P: Send + Sync, F: TaskFn<Scoped, P, A>, O: Operator<A>, A: Data> Fold for 
         Ok(())
     }
 
-    fn combine(&self, slot: usize, state: &(dyn Any + Send + Sync)) {
-        let parts = self.parts(state);
-        let mut combined = lock(&parts.combined);
-        for part in lock(&parts.of[slot]).drain(..) {
-            let before = combined.take().unwrap_or_else(|| self.operator.identity());
-            *combined = Some(self.operator.combine(before, part));
-        }
+    fn combine(&self, slot: usize, state: &FoldState) {
+        Parts::<A>::of(state).combine(slot, &self.operator);
     }
 
-    fn result(&self, state: &(dyn Any + Send + Sync)) -> Shared {
-        let combined = lock(&self.parts(state).combined).take();
-        Arc::new(combined.unwrap_or_else(|| self.operator.identity()))
+    fn result(&self, state: &FoldState) -> Shared {
+        Parts::<A>::of(state).result(&self.operator)
     }
 
     fn part_bytes(&self) -> u64 {

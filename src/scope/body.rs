@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use super::batch::{Batch, Step};
+use crate::device::DeviceStream;
 use crate::error::BoxError;
 use crate::graph::Shared;
 
@@ -13,23 +14,60 @@ use crate::graph::Shared;
 pub(super) enum Body {
     /// A function of each batch, or one that is done once.
     Task(Box<dyn Task>),
+    /// A kernel of each batch.
+    Kernel(Box<dyn Kernel>),
     Fold(Box<dyn Fold>),
     Transfer(Box<dyn Transfer>),
+}
+
+impl Body {
+    /// Returns the kernel of an operation that has one.
+    pub(super) fn kernel(&self) -> Option<&dyn Kernel> {
+        match self {
+            Self::Kernel(kernel) => Some(&**kernel),
+            Self::Fold(fold) => fold.kernel(),
+            Self::Task(_) | Self::Transfer(_) => None,
+        }
+    }
 }
 
 pub(super) trait Task: Send + Sync {
     fn run(&self, batch: Batch<'_>) -> Result<(), BoxError>;
 }
 
+/// What a kernel has asked to be copied to the host.
+pub(super) type Landing = Box<dyn Any + Send + Sync>;
+
+/// The state of a reduction.
+pub(super) type FoldState = dyn Any + Send + Sync;
+
+/// What enqueues work on a device.
+pub(super) trait Kernel: Send + Sync {
+    /// Enqueues the work of a batch. Returns what is copied to the host, if something is.
+    fn enqueue(&self, s: &mut DeviceStream, batch: Batch<'_>) -> Result<Option<Landing>, BoxError>;
+
+    /// Whether something is copied to the host.
+    fn lands(&self) -> bool {
+        false
+    }
+
+    /// Brings what was copied to where it belongs.
+    fn land(&self, _: &Landing, _: Batch<'_>, _: Option<&FoldState>) {}
+}
+
 /// A reduction. Its state has the parts of the batches in flight, and all parts before, combined.
 pub(super) trait Fold: Send + Sync {
-    fn state(&self, slots: usize) -> Box<dyn Any + Send + Sync>;
-    /// Makes the parts of a batch.
-    fn run(&self, batch: Batch<'_>, state: &(dyn Any + Send + Sync)) -> Result<(), BoxError>;
+    fn state(&self, slots: usize) -> Box<FoldState>;
+    /// Returns the kernel that makes its parts, if one does.
+    fn kernel(&self) -> Option<&dyn Kernel> {
+        None
+    }
+    /// Makes the parts of a batch, of tiles of the host.
+    fn run(&self, batch: Batch<'_>, state: &FoldState) -> Result<(), BoxError>;
     /// Combines the parts of a batch with those before. Batches come in order.
-    fn combine(&self, slot: usize, state: &(dyn Any + Send + Sync));
+    fn combine(&self, slot: usize, state: &FoldState);
     /// Returns what all parts give.
-    fn result(&self, state: &(dyn Any + Send + Sync)) -> Shared;
+    fn result(&self, state: &FoldState) -> Shared;
     fn part_bytes(&self) -> u64;
     /// The number of the value that it makes.
     fn scalar(&self) -> u32;

@@ -29,6 +29,13 @@ pub(super) struct LaidOp {
     pub(super) leaf_rows: u64,
 }
 
+impl LaidOp {
+    /// Returns the most leaves that a batch of a reduction has.
+    pub(super) fn parts_max(&self) -> u64 {
+        self.driver.map_or(0, |driver| self.uses[driver].tile[0].div_ceil(self.leaf_rows))
+    }
+}
+
 /// A use with the part of its store.
 pub(super) struct LaidUse {
     pub(super) store: Option<u32>,
@@ -188,7 +195,7 @@ fn lay(draft: &Draft, roots: &Roots, op: &OpDraft, tile_of: &dyn Fn(u32) -> Vec<
         |fault: String| Kind::Scope { scope: draft.name.clone(), fault: format!("operation '{}' {fault}", op.name) }.into();
     let store_of = |used: &Use| if let Used::Store(store) = used.of { Some(roots.of(store)) } else { None };
     let is_driver = |used: &Use| match op.body {
-        Body::Task(_) => used.mode != Mode::Read,
+        Body::Task(_) | Body::Kernel(_) => used.mode != Mode::Read,
         Body::Fold(_) | Body::Transfer(_) => used.shape.is_own(),
     };
     let driver = op.uses.iter().position(|used| store_of(used).is_some() && is_driver(used));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::body::Body;
 use super::scalar::Scalar;
-use super::store::{Shape, Store};
+use super::store::{Shape, Space, Store};
 use super::streaming::Streaming;
 use crate::device::Element;
 use crate::error::{Error, Kind};
@@ -46,6 +46,7 @@ pub(super) struct StoreDraft {
     pub(super) is_kept: bool,
     /// The store that was updated.
     pub(super) updates: Option<u32>,
+    pub(super) is_on_device: bool,
 }
 
 pub(super) struct ScalarDraft {
@@ -124,16 +125,18 @@ impl Draft {
         unique(&mut self.store_names, format!("{}{name}", self.prefix))
     }
 
-    pub(super) fn add_store<T: Element, const N: usize>(
+    pub(super) fn add_store<T: Element, const N: usize, M: Space>(
         &mut self,
         name: &str,
         extents: Vec<u64>,
         updates: Option<u32>,
-    ) -> Store<T, N> {
+    ) -> Store<T, N, M> {
         let name = self.store_name(name);
         let tile = updates.and_then(|from| self.stores[from as usize].tile.clone());
-        let (element_bytes, align, of) = (size_of::<T>() as u64, align_of::<T>() as u64, TypeId::of::<Store<T, N>>());
-        self.stores.push(StoreDraft { name, extents, element_bytes, align, of, tile, is_kept: false, updates });
+        let (element_bytes, align, of) = (size_of::<T>() as u64, align_of::<T>() as u64, TypeId::of::<Store<T, N, M>>());
+        let is_on_device = M::IS_ON_DEVICE;
+        let store = StoreDraft { name, extents, element_bytes, align, of, tile, is_kept: false, updates, is_on_device };
+        self.stores.push(store);
         Store::new(self.address(), self.stores.len() as u32 - 1)
     }
 
@@ -144,9 +147,9 @@ impl Draft {
         Scalar::new(self.address(), self.scalars.len() as u32 - 1)
     }
 
-    pub(super) fn owns<T: Element, const N: usize>(&self, store: &Store<T, N>) -> bool {
+    pub(super) fn owns<T: Element, const N: usize, M: Space>(&self, store: &Store<T, N, M>) -> bool {
         let known = self.stores.get(store.index as usize);
-        store.scope == self.address() && known.is_some_and(|known| known.of == TypeId::of::<Store<T, N>>())
+        store.scope == self.address() && known.is_some_and(|known| known.of == TypeId::of::<Store<T, N, M>>())
     }
 
     pub(super) fn owns_scalar<A: Data>(&self, scalar: &Scalar<A>) -> bool {
@@ -185,7 +188,11 @@ impl std::fmt::Debug for Uses<'_> {
 
 impl Uses<'_> {
     /// Records the use of a store. Returns its place among those of the operation.
-    pub(super) fn store<T: Element, const N: usize>(&mut self, store: &Store<T, N>, shape: Shape, mode: Mode) -> u32 {
+    pub(super) fn store<T, const N: usize, M>(&mut self, store: &Store<T, N, M>, shape: Shape, mode: Mode) -> u32
+    where
+        T: Element,
+        M: Space,
+    {
         if !self.draft.owns(store) {
             self.is_foreign("a store");
         }

@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use super::AXES_MAX;
 use super::batch::{Batch, Step};
-use super::body::Body;
+use super::body::{Body, FoldState};
 #[cfg(debug_assertions)]
 use super::claims::Claims;
+use super::device_memory::DeviceMemory;
 #[cfg(debug_assertions)]
 use super::memory::len;
 use super::memory::{ALIGN, Block, Range, Storage};
@@ -29,13 +30,40 @@ pub(super) struct Group {
     pub(super) ops: Vec<GroupOp>,
     pub(super) storages: Vec<Storage>,
     pub(super) in_flight: u64,
-    /// The bytes of its memory: rings, and gathered elements.
-    pub(super) memory_bytes: u64,
-    /// Where the memory of gathered elements begins, and its bytes for each batch in flight.
-    pub(super) gathered: (u64, u64),
+    pub(super) host: Region,
+    pub(super) device: Region,
     /// The stores that get memory of their own before the group, and those that lose it behind the group.
     pub(super) begins: Vec<u32>,
     pub(super) ends: Vec<u32>,
+}
+
+/// The memory of a group on the host, or on the device: rings, and gathered elements.
+#[derive(Default)]
+pub(super) struct Region {
+    pub(super) bytes: u64,
+    /// Where the memory of gathered elements begins, and its bytes for each batch in flight.
+    pub(super) gathered_at: u64,
+    pub(super) gathered_bytes: u64,
+}
+
+impl Group {
+    pub(super) fn region(&mut self, is_on_device: bool) -> &mut Region {
+        if is_on_device { &mut self.device } else { &mut self.host }
+    }
+}
+
+impl Region {
+    /// Makes room for elements of each batch in flight. Returns where it is among that of the batch.
+    pub(super) fn gather(&mut self, bytes: u64) -> u64 {
+        let at = self.gathered_bytes;
+        self.gathered_bytes += bytes.next_multiple_of(ALIGN);
+        at
+    }
+
+    /// Returns where gathered elements of a batch are.
+    pub(super) fn gathered(&self, own: u64, slot: usize) -> u64 {
+        self.gathered_at + slot as u64 * self.gathered_bytes + own
+    }
 }
 
 /// The pipelines of a group, each with its number of steps: one before the batches, and that of the
@@ -54,6 +82,8 @@ pub(super) struct GroupOp {
     /// The use that has the leaves of a reduction, and how many rows a leaf has.
     pub(super) driver: u32,
     pub(super) leaf_rows: u64,
+    /// Where a kernel makes the parts of a reduction.
+    pub(super) parts: Option<u64>,
 }
 
 /// How an operation uses a store.
@@ -103,16 +133,24 @@ pub(super) struct State {
     pub(super) given: Vec<Shared>,
 }
 
+/// The memory of a store that has its own. That of a device is made by a kernel.
+#[derive(Clone)]
+pub(super) enum Own {
+    Host(Arc<Block>),
+    Device(Arc<OnceLock<DeviceMemory>>),
+}
+
 /// One run of a group.
 pub(super) struct GroupRun {
     pub(super) program: Arc<[Op]>,
     pub(super) group: Arc<Group>,
     pub(super) state: Arc<State>,
     memory: Block,
+    pub(super) device: OnceLock<DeviceMemory>,
     /// The memory of stores that have their own.
-    wholes: Vec<Option<Arc<Block>>>,
+    pub(super) wholes: Vec<Option<Own>>,
     /// The state of each operation that is a reduction.
-    folds: Vec<Option<Box<dyn Any + Send + Sync>>>,
+    folds: Vec<Option<Box<FoldState>>>,
     /// By operation of the scope.
     pub(super) buffers: Vec<Mutex<Vec<Box<dyn Any + Send>>>>,
     has_failed: AtomicBool,
@@ -121,8 +159,8 @@ pub(super) struct GroupRun {
 }
 
 impl GroupRun {
-    pub(super) fn new(program: Arc<[Op]>, group: Arc<Group>, state: Arc<State>, wholes: Vec<Option<Arc<Block>>>) -> Result<Self> {
-        let memory = Block::new(group.memory_bytes, ALIGN)?;
+    pub(super) fn new(program: Arc<[Op]>, group: Arc<Group>, state: Arc<State>, wholes: Vec<Option<Own>>) -> Result<Self> {
+        let memory = Block::new(group.host.bytes, ALIGN)?;
         let fold = |op: &GroupOp| match &program[op.number].body {
             Body::Fold(fold) => Some(fold.state(group.in_flight as usize)),
             _ => None,
@@ -135,6 +173,7 @@ impl GroupRun {
             group,
             state,
             memory,
+            device: OnceLock::new(),
             wholes,
             folds,
             buffers,
@@ -149,7 +188,7 @@ impl GroupRun {
         Failing(self)
     }
 
-    fn has_failed(&self) -> bool {
+    pub(super) fn has_failed(&self) -> bool {
         // ORDERING: Relaxed: it only spares work. The pipeline orders all that an operation relies on.
         self.has_failed.load(Ordering::Relaxed)
     }
@@ -158,16 +197,19 @@ impl GroupRun {
         match storage.at {
             // SAFETY: storages lie in the memory of their group.
             Some(at) => unsafe { self.memory.base().add(at as usize) },
-            None => self.wholes[storage.store as usize].as_ref().expect("it begins before its first group").base(),
+            None => match &self.wholes[storage.store as usize] {
+                Some(Own::Host(block)) => block.base(),
+                _ => unreachable!("it begins before its first group"),
+            },
         }
     }
 
     /// Returns the memory where elements are gathered that are no slice.
     fn gathered(&self, access: &Access, slot: usize) -> *mut u8 {
-        let (at, bytes) = self.group.gathered;
         let own = access.gathered.expect("what is not always a slice has memory to be gathered in");
+        let at = self.group.host.gathered(own, slot);
         // SAFETY: each batch in flight has its part of the group's memory, and each access its part of that.
-        unsafe { self.memory.base().add((at + slot as u64 * bytes + own) as usize) }
+        unsafe { self.memory.base().add(at as usize) }
     }
 
     /// Returns the memory of elements that are read.
@@ -246,7 +288,7 @@ impl Step {
         match &run.program[run.group.ops[op].number].body {
             Body::Task(task) => task.run(batch)?,
             Body::Fold(fold) => fold.run(batch, run.fold_state(op))?,
-            Body::Transfer(_) => unreachable!("transfers are async"),
+            Body::Kernel(_) | Body::Transfer(_) => unreachable!("they are other nodes"),
         }
         batch.publish_all();
         failing.pass();
@@ -284,7 +326,7 @@ impl Step {
 }
 
 impl GroupRun {
-    fn fold_state(&self, op: usize) -> &(dyn Any + Send + Sync) {
+    pub(super) fn fold_state(&self, op: usize) -> &FoldState {
         &**self.folds[op].as_ref().expect("reductions have states")
     }
 }
@@ -323,7 +365,9 @@ impl<'a> Batch<'a> {
     pub(super) fn claim(&self) -> super::claims::Claimed<'a> {
         let mut memory = Vec::new();
         self.each_access(|run: &GroupRun, access: &Access, ranges: &[Range]| {
-            run.each_piece(access, ranges, |addresses| memory.push((addresses, access.is_written)));
+            if !run.group.storages[access.storage as usize].is_on_device {
+                run.each_piece(access, ranges, |addresses| memory.push((addresses, access.is_written)));
+            }
         });
         self.run().claims.claim(memory)
     }

@@ -7,7 +7,7 @@ use std::task::Poll;
 
 use super::batch::Step;
 use super::draft::Draft;
-use super::group::{Group, GroupRun, Stages, State};
+use super::group::{Group, GroupRun, Own, Stages, State};
 use super::memory::Block;
 use super::plan::ScopePlan;
 use super::results::{Declared, Given, Results};
@@ -118,11 +118,15 @@ impl Job for ScopeJob {
 async fn run(plan: Arc<ScopePlan>, core: Arc<Core>, given: Vec<Shared>) -> Result<Vec<Shared>, BoxError> {
     let scalars = (0..plan.scalars).map(|_| OnceLock::new()).collect();
     let state = Arc::new(State { scalars, given });
-    let mut wholes: Vec<Option<Arc<Block>>> = plan.stores.iter().map(|_| None).collect();
+    let mut wholes: Vec<Option<Own>> = plan.stores.iter().map(|_| None).collect();
     for (group, stages) in &plan.groups {
         for &store in &group.begins {
             let whole = &plan.stores[store as usize];
-            wholes[store as usize] = Some(Arc::new(Block::new(whole.bytes, whole.align)?));
+            wholes[store as usize] = Some(if whole.is_on_device {
+                Own::Device(Arc::default())
+            } else {
+                Own::Host(Arc::new(Block::new(whole.bytes, whole.align)?))
+            });
         }
         run_group(&plan, &core, group, stages, &state, &wholes).await?;
         group.ends.iter().for_each(|&store| wholes[store as usize] = None);
@@ -131,7 +135,7 @@ async fn run(plan: Arc<ScopePlan>, core: Arc<Core>, given: Vec<Shared>) -> Resul
 }
 
 /// Returns the results of a scope that is over.
-fn results(plan: &ScopePlan, state: &State, wholes: &mut [Option<Arc<Block>>]) -> Vec<Shared> {
+fn results(plan: &ScopePlan, state: &State, wholes: &mut [Option<Own>]) -> Vec<Shared> {
     let mut kept: Vec<Option<Shared>> = plan.stores.iter().map(|_| None).collect();
     let mut result = |given: &Given| -> Shared {
         match given {
@@ -139,7 +143,10 @@ fn results(plan: &ScopePlan, state: &State, wholes: &mut [Option<Arc<Block>>]) -
             Given::Scalar(scalar) => state.scalars[*scalar as usize].get().expect("all operations have ended").clone(),
             Given::Store { store, make } => {
                 let root = plan.roots.of(*store) as usize;
-                let make = || make(wholes[root].take().expect("it is kept until here"), &plan.stores[root].extents);
+                let make = || match wholes[root].take() {
+                    Some(Own::Host(block)) => make(block, &plan.stores[root].extents),
+                    _ => unreachable!("what is kept is on the host, until here"),
+                };
                 kept[root].get_or_insert_with(make).clone()
             }
         }
@@ -153,7 +160,7 @@ async fn run_group(
     group: &Arc<Group>,
     stages: &Stages,
     state: &Arc<State>,
-    wholes: &[Option<Arc<Block>>],
+    wholes: &[Option<Own>],
 ) -> Result<()> {
     let run = Arc::new(GroupRun::new(plan.program.clone(), group.clone(), state.clone(), wholes.to_vec())?);
     for (pipeline, steps) in stages {

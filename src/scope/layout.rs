@@ -1,8 +1,9 @@
 //! Where the stores of a group are while it runs, and in how many bytes.
 
+use super::body::Body;
 use super::compile::{Compiled, LaidUse};
 use super::draft::Mode;
-use super::group::{Access, Group, GroupOp};
+use super::group::{Access, Group, GroupOp, Region};
 use super::memory::{ALIGN, Form, Storage};
 use crate::tiles::{Group as TileGroup, Place, Window, pack};
 
@@ -17,38 +18,45 @@ impl Compiled<'_> {
             ops: Vec::new(),
             storages: Vec::new(),
             in_flight,
-            memory_bytes: 0,
-            gathered: (0, 0),
+            host: Region::default(),
+            device: Region::default(),
             begins: Vec::new(),
             ends: Vec::new(),
         };
-        self.place_stores(&mut laid, group, &ops);
+        for is_on_device in [false, true] {
+            self.place_stores(&mut laid, group, &ops, is_on_device);
+        }
         let places: Vec<Place> = group.places().copied().collect();
-        let mut gathered = 0;
         for (&op, place) in ops.iter().zip(&places) {
             let skew = match *place {
                 Place::Batches { skew } => skew,
                 Place::Once { step } => step,
                 Place::Before | Place::All => 0,
             };
-            laid.ops.push(self.op(&laid.storages, op, skew, &mut gathered));
+            let op = self.op(&mut laid, op, skew);
+            laid.ops.push(op);
         }
-        laid.gathered = (laid.memory_bytes, gathered);
-        laid.memory_bytes += gathered * in_flight;
+        for region in [&mut laid.host, &mut laid.device] {
+            region.gathered_at = region.bytes;
+            region.bytes += region.gathered_bytes * in_flight;
+        }
         laid
     }
 
-    /// Gives each store its storage, in the order of the windows.
-    fn place_stores(&self, laid: &mut Group, group: &TileGroup, ops: &[usize]) {
+    /// Gives each store of the host, or of the device, its storage.
+    fn place_stores(&self, laid: &mut Group, group: &TileGroup, ops: &[usize], is_on_device: bool) {
+        let is_there = |store: u32| self.draft.stores[store as usize].is_on_device == is_on_device;
         let windows = group.windows().iter().filter_map(|window| Some((self.store_of(window.store)?, window)));
+        let windows = windows.filter(|&(store, _)| is_there(store));
+        let mut end = 0;
         let [mut own, mut before] = [(); 2].map(|()| Vec::<(usize, Window)>::new());
         for (store, window) in windows {
             let first = self.first_use(store, ops[window.used.0]);
             let form = self.form(store, window, first, ops, laid.in_flight);
             let is_own = matches!(&form, Form::Blocks { .. }) && window.tiles == Some(1);
             let draft = &self.draft.stores[store as usize];
-            let mut storage =
-                Storage { at: None, store, extents: draft.extents.clone(), element_bytes: draft.element_bytes, form };
+            let (extents, element_bytes) = (draft.extents.clone(), draft.element_bytes);
+            let mut storage = Storage { at: None, store, is_on_device, extents, element_bytes, form };
             if is_own {
                 own.push((laid.storages.len(), window.clone()));
             } else if window.is_before {
@@ -56,26 +64,26 @@ impl Compiled<'_> {
             } else if matches!(storage.form, Form::Whole) && self.is_shared(store) {
                 // It has memory of its own.
             } else {
-                storage.at = Some(laid.memory_bytes);
-                laid.memory_bytes += storage.bytes().next_multiple_of(ALIGN);
+                storage.at = Some(end);
+                end += storage.bytes().next_multiple_of(ALIGN);
             }
             laid.storages.push(storage);
         }
         // Those that are needed before the batches share memory, and those of one batch.
         let (starts, bytes) = packed(&before, |window| window.store_bytes);
         for ((at, _), start) in before.iter().zip(starts) {
-            laid.storages[*at].at = Some(laid.memory_bytes + start);
+            laid.storages[*at].at = Some(end + start);
         }
-        laid.memory_bytes += bytes;
+        end += bytes;
         let (starts, stride) = packed(&own, |window| window.tile_bytes);
         for ((at, _), start) in own.iter().zip(starts) {
             let storage = &mut laid.storages[*at];
-            storage.at = Some(laid.memory_bytes + start);
+            storage.at = Some(end + start);
             if let Form::Blocks { stride: own, .. } = &mut storage.form {
                 *own = stride;
             }
         }
-        laid.memory_bytes += stride * laid.in_flight;
+        laid.region(is_on_device).bytes = end + stride * laid.in_flight;
     }
 
     /// Returns how much of a store is there: `first` is the use that writes it first.
@@ -101,7 +109,7 @@ impl Compiled<'_> {
         Form::Rows { tile: tile[0], ring, before, behind }
     }
 
-    fn op(&self, storages: &[Storage], number: usize, skew: u64, gathered: &mut u64) -> GroupOp {
+    fn op(&self, group: &mut Group, number: usize, skew: u64) -> GroupOp {
         let laid = &self.laid[number];
         let mut accesses = Vec::new();
         for used in &laid.uses {
@@ -109,19 +117,17 @@ impl Compiled<'_> {
                 accesses.push(None);
                 continue;
             };
-            let at = storages.iter().position(|storage| storage.store == store).expect("a group has all stores that it uses");
-            let storage = &storages[at];
-            let rest = !is_always_slice(storage, used);
-            let own = rest.then(|| {
-                let own = *gathered;
-                *gathered += (used.most(&storage.extents) * storage.element_bytes).next_multiple_of(ALIGN);
-                own
-            });
+            let mut storages = group.storages.iter();
+            let at = storages.position(|storage| storage.store == store).expect("a group has all stores that it uses");
+            let storage = &group.storages[at];
+            let bytes = (!is_always_slice(storage, used)).then(|| used.most(&storage.extents) * storage.element_bytes);
+            let (extents, is_on_device) = (storage.extents.clone(), storage.is_on_device);
+            let own = bytes.map(|bytes| group.region(is_on_device).gather(bytes));
             let shape = &used.shape;
             accesses.push(Some(Access {
                 storage: at as u32,
                 part: used.part.clone(),
-                extents: storage.extents.clone(),
+                extents,
                 is_written: used.mode != Mode::Read,
                 is_updated: used.mode == Mode::Update && used.copies_from.is_none(),
                 copies_from: used.copies_from,
@@ -132,7 +138,15 @@ impl Compiled<'_> {
         }
         let (driver, leaf_rows) = (laid.driver.unwrap_or(0) as u32, laid.leaf_rows);
         let batches = laid.launch.iter().product::<u64>().max(1);
-        GroupOp { number, skew, batches, launch: laid.launch.clone(), accesses, driver, leaf_rows }
+        let parts = self.parts_bytes(number).map(|bytes| group.device.gather(bytes));
+        GroupOp { number, skew, batches, launch: laid.launch.clone(), accesses, driver, leaf_rows, parts }
+    }
+
+    /// Returns the bytes of the parts that a kernel makes of a tile for a reduction.
+    fn parts_bytes(&self, number: usize) -> Option<u64> {
+        let Body::Fold(fold) = &self.draft.ops[number].body else { return None };
+        fold.kernel()?;
+        Some(self.laid[number].parts_max() * fold.part_bytes())
     }
 }
 

@@ -94,6 +94,7 @@ pub(super) struct Storage {
     pub(super) at: Option<u64>,
     /// The store.
     pub(super) store: u32,
+    pub(super) is_on_device: bool,
     pub(super) extents: Vec<u64>,
     pub(super) element_bytes: u64,
     pub(super) form: Form,

@@ -37,13 +37,18 @@ mod body;
 #[cfg(debug_assertions)]
 mod claims;
 mod compile;
+mod device_memory;
+mod device_tile;
 mod draft;
 mod group;
 mod job;
+mod kernels;
 mod layout;
 mod memory;
+mod on_device;
 mod place;
 mod plan;
+mod queued;
 mod results;
 mod scalar;
 #[expect(clippy::module_inception, reason = "it has the type of this name")]
@@ -53,17 +58,18 @@ mod store;
 mod streaming;
 mod tile;
 
-pub use args::{Append, GivenOf, ScalarOf, Target, TileOf};
+pub use args::{Append, GivenOf, PartsOf, ScalarOf, Target, TileOf};
 pub use array::Array;
 pub use batch::Batch;
+pub use device_tile::{DeviceTile, DeviceTileMut, Parts};
 pub use draft::Uses;
-pub use place::Scoped;
+pub use place::{Queued, Scoped};
 pub use plan::{NotStreaming, ScopePlan};
 pub use results::Declared;
 pub use results::{Kept, Results};
 pub use scalar::{Max, Min, Operator, Own, Product, Scalar, Sum, operator};
 pub use scope::Scope;
-pub use store::{Store, View};
+pub use store::{DeviceStore, OnDevice, OnHost, Space, Store, View};
 pub use streaming::Streaming;
 pub use tile::{Tile, TileMut, TilePlace};
 

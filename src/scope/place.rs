@@ -1,4 +1,4 @@
-//! The place of what the closures of a scope read.
+//! The places of what the closures of a scope read.
 
 use std::convert::Infallible;
 
@@ -11,7 +11,17 @@ use crate::value::args::Place;
 #[derive(Debug)]
 pub enum Scoped {}
 
+/// The same for kernels: they read tiles of the device too.
+#[derive(Debug)]
+pub enum Queued {}
+
 impl Place for Scoped {
+    type View<'a> = Batch<'a>;
+    type Fault = Infallible;
+    type Binder<'b> = Uses<'b>;
+}
+
+impl Place for Queued {
     type View<'a> = Batch<'a>;
     type Fault = Infallible;
     type Binder<'b> = Uses<'b>;

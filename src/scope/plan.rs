@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::body::Body;
-use super::compile::{Compiled, Roots, check, leaf_rows};
+use super::compile::{Compiled, LaidUse, Roots, check, leaf_rows};
 use super::draft::Draft;
 use super::group::{Group, Op, Stages};
 use super::memory::ALIGN;
@@ -30,6 +30,7 @@ pub struct ScopePlan {
     pub(super) roots: Roots,
     in_flight: u64,
     peak_bytes: u64,
+    device_bytes: u64,
 }
 
 /// A store, where it has memory of its own.
@@ -37,6 +38,7 @@ pub(super) struct Whole {
     pub(super) extents: Vec<u64>,
     pub(super) bytes: u64,
     pub(super) align: u64,
+    pub(super) is_on_device: bool,
 }
 
 /// Why a scope does not stream as a whole; the [source](std::error::Error::source) of the error that
@@ -77,7 +79,7 @@ impl ScopePlan {
         let roots = Roots::new(&draft);
         check(&draft, &roots)?;
         let sized = Sized { draft: &draft, roots: &roots };
-        let Fit { streamed, groups, in_flight, peak_bytes, .. } = sized.fit()?;
+        let Fit { streamed, groups, in_flight, peak_bytes, device_bytes, .. } = sized.fit()?;
         let stages = groups
             .iter()
             .zip(streamed.groups())
@@ -87,12 +89,13 @@ impl ScopePlan {
             bytes: store.extents.iter().product::<u64>() * store.element_bytes,
             extents: store.extents.clone(),
             align: store.align,
+            is_on_device: store.is_on_device,
         });
         let (stores, scalars) = (stores.collect(), draft.scalars.len());
         let name = draft.name;
         let program = draft.ops.into_iter().map(|op| Op { name: op.name, body: op.body }).collect();
         let groups = groups.into_iter().map(Arc::new).zip(stages).collect();
-        Ok(Self { name, streamed, groups, program, stores, scalars, results, roots, in_flight, peak_bytes })
+        Ok(Self { name, streamed, groups, program, stores, scalars, results, roots, in_flight, peak_bytes, device_bytes })
     }
 
     /// Returns the groups, their windows, and the reasons why they end.
@@ -106,9 +109,14 @@ impl ScopePlan {
     }
 
     /// Returns the most bytes of tiles, whole stores, buffers and parts of reductions in memory
-    /// at a time. Closures may use more.
+    /// at a time, on the host and on the device together. Closures may use more.
     pub fn peak_bytes(&self) -> u64 {
         self.peak_bytes
+    }
+
+    /// Returns the most of these bytes that are on the device at a time.
+    pub fn device_bytes(&self) -> u64 {
+        self.device_bytes
     }
 
     /// Returns the most bytes of whole stores in memory at a time, if nothing streams.
@@ -121,9 +129,13 @@ impl fmt::Display for ScopePlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let batches = if self.in_flight == 1 { "batch" } else { "batches" };
         let [peak, whole] = [self.peak_bytes, self.unstreamed_bytes()].map(bytes_text);
+        let device = match self.device_bytes {
+            0 => String::new(),
+            bytes => format!(", {} of them on the device", bytes_text(bytes)),
+        };
         writeln!(
             f,
-            "scope '{}': at most {peak} with {} {batches} in flight, {whole} if nothing streams",
+            "scope '{}': at most {peak}{device} with {} {batches} in flight, {whole} if nothing streams",
             self.name, self.in_flight
         )?;
         self.streamed.fmt(f)
@@ -147,6 +159,7 @@ struct Fit {
     groups: Vec<Group>,
     in_flight: u64,
     peak_bytes: u64,
+    device_bytes: u64,
     /// The bound of the groups, and whether they keep it.
     allowed: Option<u64>,
     is_bounded: bool,
@@ -246,8 +259,8 @@ impl Sized<'_> {
         compiled.is_shared = (0..).zip(&uses).map(|(store, &uses)| uses > 1 || kept(store)).collect();
         let mut groups: Vec<Group> = streamed.groups().iter().map(|group| compiled.lay_out(group, in_flight)).collect();
         self.live(&compiled, &mut groups, kept);
-        let peak_bytes = self.peak(&compiled, &groups);
-        Ok(Fit { streamed, groups, in_flight, peak_bytes, allowed: limit, is_bounded })
+        let (peak_bytes, device_bytes) = self.peaks(&compiled, &groups);
+        Ok(Fit { streamed, groups, in_flight, peak_bytes, device_bytes, allowed: limit, is_bounded })
     }
 
     fn not_streaming(&self, streamed: &Streamed) -> Error {
@@ -270,34 +283,51 @@ impl Sized<'_> {
         }
     }
 
-    /// Returns the most bytes in memory at a time.
-    fn peak(&self, compiled: &Compiled<'_>, groups: &[Group]) -> u64 {
-        let bytes_of = |store: u32| {
-            let store = &self.draft.stores[store as usize];
-            store.extents.iter().product::<u64>() * store.element_bytes
+    /// Returns the most bytes in memory at a time, and the most of them on the device.
+    fn peaks(&self, compiled: &Compiled<'_>, groups: &[Group]) -> (u64, u64) {
+        let of_stores = |stores: &[u32], is_on_device: bool| -> u64 {
+            let stores = stores.iter().map(|&store| &self.draft.stores[store as usize]);
+            let there = stores.filter(|store| store.is_on_device == is_on_device);
+            there.map(|store| store.extents.iter().product::<u64>() * store.element_bytes).sum()
         };
-        let (mut live, mut peak) = (0, 0);
+        let ([mut host, mut device], [mut peak, mut device_peak]) = ([0, 0], [0, 0]);
         for group in groups {
-            live += group.begins.iter().map(|&store| bytes_of(store)).sum::<u64>();
+            host += of_stores(&group.begins, false);
+            device += of_stores(&group.begins, true);
             let transferred = group.ops.iter().map(|op| self.outside(compiled, op.number, group.in_flight)).sum::<u64>();
-            peak = peak.max(live + group.memory_bytes + transferred);
-            live -= group.ends.iter().map(|&store| bytes_of(store)).sum::<u64>();
+            peak = peak.max(host + device + group.host.bytes + group.device.bytes + transferred);
+            device_peak = device_peak.max(device + group.device.bytes);
+            host -= of_stores(&group.ends, false);
+            device -= of_stores(&group.ends, true);
         }
-        peak
+        (peak, device_peak)
     }
 
     /// Returns the bytes that an operation has outside of the group's memory: parts of a reduction, and the
     /// buffer of a transfer.
     fn outside(&self, compiled: &Compiled<'_>, op: usize, in_flight: u64) -> u64 {
         let laid = &compiled.laid[op];
-        let Some(used) = laid.driver.map(|driver| &laid.uses[driver]) else { return 0 };
-        let Some(store) = used.store.map(|store| &self.draft.stores[store as usize]) else { return 0 };
-        let shape: Vec<u64> = used.tile.iter().zip(&store.extents).map(|(&tile, &extent)| tile.min(extent)).collect();
+        let tile = |used: &LaidUse| {
+            let store = used.store.map(|store| &self.draft.stores[store as usize]);
+            let along = |(&tile, &extent): (&u64, &u64)| tile.min(extent);
+            store.map(|store| used.tile.iter().zip(&store.extents).map(along).product::<u64>() * store.element_bytes)
+        };
+        let driver = laid.driver.map(|driver| &laid.uses[driver]);
         match &self.draft.ops[op].body {
             Body::Task(_) => 0,
-            // A vector grows by doubling.
-            Body::Fold(fold) => shape[0].div_ceil(laid.leaf_rows).next_power_of_two().max(4) * fold.part_bytes() * in_flight,
-            Body::Transfer(_) => shape.iter().product::<u64>() * store.element_bytes,
+            // Tiles of the host go through memory that the device can reach.
+            Body::Kernel(_) => {
+                let is_on_host =
+                    |used: &&LaidUse| used.store.is_some_and(|store| !self.draft.stores[store as usize].is_on_device);
+                laid.uses.iter().filter(is_on_host).filter_map(tile).sum::<u64>() * in_flight
+            }
+            // A vector grows by doubling. A kernel's parts are copied to the host first.
+            Body::Fold(fold) => {
+                let (parts, bytes) = (laid.parts_max(), fold.part_bytes() * in_flight);
+                let copied = if fold.kernel().is_some() { parts } else { 0 };
+                (parts.next_power_of_two().max(4) + copied) * bytes
+            }
+            Body::Transfer(_) => driver.and_then(tile).unwrap_or(0),
         }
     }
 

@@ -11,7 +11,7 @@ use super::memory::ALIGN;
 use super::place::Scoped;
 use super::results::Kept;
 use super::scalar::{Operator, Scalar};
-use super::store::{Shape, Store};
+use super::store::{Shape, Space, Store};
 use super::streaming::Streaming;
 use super::tile::TilePlace;
 use crate::device::Element;
@@ -46,7 +46,10 @@ impl std::fmt::Debug for Scope {
 impl Scope {
     /// Adds a store of this shape. It has no memory before something is written.
     pub fn store<T: Element, const N: usize>(&mut self, name: impl Into<Name>, shape: [usize; N]) -> Store<T, N> {
-        let name = name.into();
+        self.add_store(name.into(), shape)
+    }
+
+    pub(super) fn add_store<T: Element, const N: usize, M: Space>(&mut self, name: Name, shape: [usize; N]) -> Store<T, N, M> {
         if !(1..=super::AXES_MAX).contains(&N) {
             self.draft.fault(format!("store '{name}' has {N} axes: it may have from 1 to {}", super::AXES_MAX));
         }
@@ -61,7 +64,7 @@ impl Scope {
     }
 
     /// Sets the shape of a store's tiles. Without it they are whole rows, as many as fit into the cache.
-    pub fn tiles<T: Element, const N: usize>(&mut self, store: &Store<T, N>, shape: [usize; N]) {
+    pub fn tiles<T: Element, const N: usize, M: Space>(&mut self, store: &Store<T, N, M>, shape: [usize; N]) {
         if !self.draft.owns(store) {
             return self.draft.fault("`tiles` is given a store of another scope".into());
         }
@@ -135,7 +138,7 @@ impl Scope {
         target
     }
 
-    fn updated<T: Element, const N: usize>(&mut self, store: &Store<T, N>) -> Store<T, N> {
+    pub(super) fn updated<T: Element, const N: usize, M: Space>(&mut self, store: &Store<T, N, M>) -> Store<T, N, M> {
         if !self.draft.owns(store) {
             self.draft.fault("an update is given a store of another scope".into());
             return *store;

@@ -14,14 +14,15 @@
 use std::sync::Arc;
 
 use super::batch::Step;
-use super::body::Body;
-use super::draft::{Draft, Mode, Used};
+use super::body::{Body, Landing};
+use super::draft::{Draft, Mode, OpDraft, StoreDraft, Used};
 use super::group::{Group, Stages};
+use crate::Pipeline;
+use crate::device::DeviceStream;
 use crate::error::Result;
 use crate::graph::{Graph, Value};
 use crate::policy::Ranked;
 use crate::tiles::{Group as TileGroup, Outline, Place, conflicts};
-use crate::{Name, Pipeline};
 
 /// The nodes of a stage, with the operations that they are.
 struct Chain<'c> {
@@ -42,7 +43,11 @@ pub(super) fn stages(draft: &Draft, group: &Group, streams: &TileGroup, outline:
     let of =
         |is_before: bool| (0..places.len()).filter(|&op| matches!(places[op], Place::Before) == is_before).collect::<Vec<_>>();
     let (before, batches) = (of(true), of(false));
+    let begins_on_device = group.begins.iter().any(|&store| draft.stores[store as usize].is_on_device);
     let mut stages = Vec::new();
+    if group.device.bytes > 0 || begins_on_device {
+        stages.push((memory(draft)?, 1));
+    }
     if !before.is_empty() {
         let waits = vec![Vec::new(); places.len()];
         stages.push((Chain { draft, group, ops: &before, in_flight: 1, waits }.pipeline()?, 1));
@@ -53,6 +58,15 @@ pub(super) fn stages(draft: &Draft, group: &Group, streams: &TileGroup, outline:
         stages.push((Chain { draft, group, ops: &batches, in_flight: group.in_flight, waits }.pipeline()?, steps));
     }
     Ok(stages)
+}
+
+/// Returns the pipeline of one step that makes the memory of a group on the device.
+fn memory(draft: &Draft) -> Result<Pipeline<Step, ()>> {
+    let bytes = |store: &StoreDraft| store.extents.iter().product::<u64>() * store.element_bytes;
+    let bytes: Vec<u64> = draft.stores.iter().map(bytes).collect();
+    Pipeline::new(draft.name.clone(), &Ranked::default(), |g: &mut Graph, step: Value<Step>| {
+        g.try_kernel("memory", &step, move |s: &mut DeviceStream, step: &Step| step.allocate(s, &bytes))
+    })
 }
 
 fn waits(group: &Group, ops: &[usize], outline: &Outline) -> Waits {
@@ -80,70 +94,105 @@ impl Chain<'_> {
 
     /// Adds the nodes. A phase begins at each node that waits for an earlier step: those before it do not.
     fn build(&self, g: &mut Graph, step: &Value<Step>) -> Value<()> {
-        let mut nodes: Vec<Option<Value<()>>> = vec![None; self.group.ops.len()];
-        let (mut chain, mut folds) = (Links { last: None, phase: 1 }, Vec::new());
+        let nodes = vec![None; self.group.ops.len()];
+        let (mut links, mut folds) = (Links { g, step, nodes, last: None, phase: 1 }, Vec::new());
         for &op in self.ops {
-            let draft = &self.draft.ops[self.group.ops[op].number];
+            let draft = self.draft(op);
             if draft.uses.iter().any(|used| matches!(used.of, Used::Scalar(_)) && used.mode == Mode::Read) {
                 // It may read what one of them gives.
-                folds.drain(..).for_each(|fold| self.combine(g, step, fold, &mut chain));
+                folds.drain(..).for_each(|fold| self.combine(&mut links, fold));
             }
-            let node = match draft.body {
-                Body::Task(_) | Body::Fold(_) => g.try_task(draft.name.clone(), step, move |step: &Step| step.perform(op)),
-                Body::Transfer(_) => g.future(draft.name.clone(), step, move |step: Arc<Step>| step.start(op)),
-            };
-            let is_in_order = matches!(draft.body, Body::Transfer(_)) && self.in_flight > 1;
-            chain.add(g, &node, is_in_order || !self.waits[op].is_empty());
-            for &(earlier, steps) in &self.waits[op] {
-                let earlier = nodes[earlier].expect("it stands before");
-                g.node(&node).after_item(&earlier, steps);
-            }
-            if is_in_order {
-                g.node(&node).after_item(&node, 1);
-            }
+            let node = self.op(&mut links, op);
+            links.nodes[op] = Some(node);
             folds.extend(matches!(draft.body, Body::Fold(_)).then_some(op));
-            nodes[op] = Some(node);
         }
-        folds.into_iter().for_each(|fold| self.combine(g, step, fold, &mut chain));
-        chain.last.expect("a stage has an operation")
+        folds.into_iter().for_each(|fold| self.combine(&mut links, fold));
+        links.last.expect("a stage has an operation")
+    }
+
+    fn draft(&self, op: usize) -> &OpDraft {
+        &self.draft.ops[self.group.ops[op].number]
+    }
+
+    /// Adds the nodes of an operation, and returns the last one.
+    fn op(&self, links: &mut Links<'_>, op: usize) -> Value<()> {
+        let OpDraft { name, body, .. } = self.draft(op);
+        let (name, step) = (name.clone(), links.step);
+        if let Some(kernel) = body.kernel() {
+            if !kernel.lands() {
+                let enqueue = move |s: &mut DeviceStream, step: &Step| step.enqueue(op, s).map(drop);
+                let node = links.g.try_kernel(name, step, enqueue);
+                links.last = Some(self.link(links, op, node));
+                return node;
+            }
+            let enqueue = move |s: &mut DeviceStream, step: &Step| step.enqueue(op, s);
+            let copy = links.g.try_kernel(format!("{name}{COPY}"), step, enqueue);
+            self.link(links, op, copy);
+            let land = move |step: &Step, landing: &Option<Landing>| step.land(op, landing);
+            let node = links.g.task(name, (step, &copy), land);
+            links.g.node(&node).phase(links.phase);
+            links.last = Some(node);
+            return node;
+        }
+        let node = match body {
+            Body::Transfer(_) => links.g.future(name, step, move |step: Arc<Step>| step.start(op)),
+            _ => links.g.try_task(name, step, move |step: &Step| step.perform(op)),
+        };
+        links.last = Some(self.link(links, op, node));
+        node
+    }
+
+    /// Orders the first node of an operation behind what it waits for.
+    fn link<T: Send + Sync + 'static>(&self, links: &mut Links<'_>, op: usize, node: Value<T>) -> Value<T> {
+        let is_in_order = matches!(self.draft(op).body, Body::Transfer(_)) && self.in_flight > 1;
+        links.add(&node, is_in_order || !self.waits[op].is_empty());
+        for &(earlier, steps) in &self.waits[op] {
+            let earlier = links.nodes[earlier].expect("it stands before");
+            links.g.node(&node).after_item(&earlier, steps);
+        }
+        if is_in_order {
+            links.g.node(&node).after_item(&node, 1);
+        }
+        node
     }
 
     /// Adds the node that combines the parts of a reduction, in the order of the batches.
-    fn combine(&self, g: &mut Graph, step: &Value<Step>, op: usize, chain: &mut Links) {
-        let name = combine_name(&self.draft.ops[self.group.ops[op].number].name);
-        let node = g.task(name, step, move |step: &Step| step.combine(op));
-        chain.add(g, &node, self.in_flight > 1);
+    fn combine(&self, links: &mut Links<'_>, op: usize) {
+        let name = format!("{}{COMBINE}", self.draft(op).name);
+        let node = links.g.task(name, links.step, move |step: &Step| step.combine(op));
+        links.add(&node, self.in_flight > 1);
+        links.last = Some(node);
         if self.in_flight > 1 {
-            g.node(&node).after_item(&node, 1);
+            links.g.node(&node).after_item(&node, 1);
         }
     }
 }
 
-/// The nodes of a step, each behind the one before.
-struct Links {
+/// The nodes of a step while they are added, each behind the one before.
+struct Links<'g> {
+    g: &'g mut Graph,
+    step: &'g Value<Step>,
+    /// The last node of each operation.
+    nodes: Vec<Option<Value<()>>>,
     last: Option<Value<()>>,
     phase: u32,
 }
 
-impl Links {
-    fn add(&mut self, g: &mut Graph, node: &Value<()>, begins_phase: bool) {
+impl Links<'_> {
+    fn add<T: 'static>(&mut self, node: &Value<T>, begins_phase: bool) {
         self.phase += u32::from(self.last.is_some() && begins_phase);
-        let new = g.node(node).phase(self.phase);
+        let new = self.g.node(node).phase(self.phase);
         if let Some(last) = &self.last {
             new.after(last);
         }
-        self.last = Some(*node);
     }
 }
 
-/// The end of the name of a node that combines the parts of a reduction.
+/// The end of the name of a node that combines the parts of a reduction, and of one that copies to the host.
 const COMBINE: &str = " (combine)";
-
-fn combine_name(op: &Name) -> Name {
-    format!("{op}{COMBINE}").into()
-}
+const COPY: &str = " (copy)";
 
 /// Returns the operation of which a node is.
 pub(super) fn op_of(node: &str) -> &str {
-    node.strip_suffix(COMBINE).unwrap_or(node)
+    [COMBINE, COPY].iter().find_map(|end| node.strip_suffix(end)).unwrap_or(node)
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use crate::device::Element;
+use crate::value::args::Sealed;
 
 /// An array of `N` axes in a scope, known by its shape: made by [`Scope::store`](super::Scope::store). It is
 /// in memory tile by tile, unless [`Scope::keep`](super::Scope::keep) keeps it.
@@ -11,60 +12,97 @@ use crate::device::Element;
 /// An operation that reads `&store` gets, in each batch, the tile of the same rows as the tile that it
 /// writes. Other elements are read as [`halo`](Store::halo), [`shifted`](Store::shifted),
 /// [`transposed`](Store::transposed) and [`whole`](Store::whole) say.
-pub struct Store<T, const N: usize> {
+///
+/// `M` says which memory has its tiles: the host's, or the device's ([`DeviceStore`]).
+pub struct Store<T, const N: usize, M = OnHost> {
     pub(super) scope: usize,
     pub(super) index: u32,
-    element: PhantomData<fn(T) -> T>,
+    element: PhantomData<fn(T) -> (T, M)>,
 }
 
-impl<T, const N: usize> Clone for Store<T, N> {
+/// A store whose tiles are on the device that runs the graph; made by
+/// [`Scope::device_store`](super::Scope::device_store). Kernels read and write it.
+pub type DeviceStore<T, const N: usize> = Store<T, N, OnDevice>;
+
+/// The memory of the host.
+#[derive(Debug)]
+pub enum OnHost {}
+
+/// The memory of the device that runs the graph.
+#[derive(Debug)]
+pub enum OnDevice {}
+
+/// A memory that stores can be in: [`OnHost`] or [`OnDevice`].
+pub trait Space: Sealed + 'static {
+    #[doc(hidden)]
+    const IS_ON_DEVICE: bool;
+}
+
+impl Sealed for OnHost {}
+impl Sealed for OnDevice {}
+
+impl Space for OnHost {
+    const IS_ON_DEVICE: bool = false;
+}
+
+impl Space for OnDevice {
+    const IS_ON_DEVICE: bool = true;
+}
+
+impl<T, const N: usize, M> Clone for Store<T, N, M> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<T, const N: usize> Copy for Store<T, N> {}
+impl<T, const N: usize, M> Copy for Store<T, N, M> {}
 
-impl<T, const N: usize> fmt::Debug for Store<T, N> {
+impl<T, const N: usize, M> fmt::Debug for Store<T, N, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Store<{}, {N}>({})", std::any::type_name::<T>(), self.index)
     }
 }
 
-impl<T: Element, const N: usize> Store<T, N> {
+impl<T: Element, const N: usize, M> Store<T, N, M> {
     pub(super) fn new(scope: usize, index: u32) -> Self {
         Self { scope, index, element: PhantomData }
     }
 
     /// Reads each tile with a border: so many more elements along each axis, before its first one and behind
     /// its last one. At the edge of the store the border is cut.
-    pub fn halo(&self, before: [usize; N], behind: [usize; N]) -> View<T, N> {
+    pub fn halo(&self, before: [usize; N], behind: [usize; N]) -> View<T, N, M> {
         let shape = Shape { before: before.into(), behind: behind.into(), ..Shape::own(N) };
         View { store: *self, shape }
     }
 
     /// Reads the tile that lies so many elements further along each axis. At the edge of the store it is cut.
-    pub fn shifted(&self, by: [isize; N]) -> View<T, N> {
+    pub fn shifted(&self, by: [isize; N]) -> View<T, N, M> {
         View { store: *self, shape: Shape { by: by.into(), ..Shape::own(N) } }
     }
 
     /// Reads tiles of the transposed store: the element at `[i, j]` there is that at `[j, i]` here. A
     /// [`Tile`](super::Tile) of it has the coordinates of this store.
-    pub fn transposed(&self) -> View<T, N> {
+    pub fn transposed(&self) -> View<T, N, M> {
         View { store: *self, shape: Shape { is_transposed: true, ..Shape::own(N) } }
     }
 
     /// Reads all elements in every batch.
-    pub fn whole(&self) -> View<T, N> {
+    pub fn whole(&self) -> View<T, N, M> {
         View { store: *self, shape: Shape { is_whole: true, ..Shape::own(N) } }
     }
 }
 
 /// Which elements of a store an operation reads; made by the methods of [`Store`].
-#[derive(Clone, Debug)]
-pub struct View<T, const N: usize> {
-    pub(super) store: Store<T, N>,
+#[derive(Debug)]
+pub struct View<T, const N: usize, M = OnHost> {
+    pub(super) store: Store<T, N, M>,
     pub(super) shape: Shape,
+}
+
+impl<T, const N: usize, M> Clone for View<T, N, M> {
+    fn clone(&self) -> Self {
+        Self { store: self.store, shape: self.shape.clone() }
+    }
 }
 
 /// The same without types.

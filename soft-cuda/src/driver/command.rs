@@ -124,10 +124,10 @@ impl Command {
         let touch = |address, len, is_write| Touch { address, len, is_write, may_be_foreign: false };
         match self {
             Command::Nothing | Command::Call(_) => {}
-            Command::Kernel(launch) => launch.kernel.for_each_pointer(&launch.arguments, |address, is_write| {
+            Command::Kernel(launch) => launch.kernel.for_each_pointer(&launch.arguments, |address, len, is_write| {
                 // A kernel may be given no buffer at all.
                 if address != 0 {
-                    visit(touch(address, None, is_write));
+                    visit(touch(address, len, is_write));
                 }
             }),
             Command::Copy(copy) => {

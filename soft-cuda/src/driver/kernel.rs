@@ -69,16 +69,24 @@ impl Kernel {
         Ok(arguments)
     }
 
-    /// Visits the pointers among the arguments, each with whether the kernel writes there.
-    pub(crate) fn for_each_pointer(&self, arguments: &[u128], mut visit: impl FnMut(usize, bool)) {
+    /// Visits the pointers among the arguments, each with the bytes that it stands for, if it says so, and
+    /// whether the kernel writes there.
+    pub(crate) fn for_each_pointer(&self, arguments: &[u128], mut visit: impl FnMut(usize, Option<usize>, bool)) {
         let mut at = 0;
+        let value = |index: u32| {
+            let before: usize = self.params[..index as usize].iter().map(cells).sum();
+            let bits = 8 * self.params[index as usize].size.min(8) as u32;
+            arguments[before] as usize & (u64::MAX >> (64 - bits)) as usize
+        };
         for param in &self.params {
             // A pointer is the first eight bytes of its cell; the host is little endian, as every CUDA host
             // is.
+            let (counter, bytes) = param.counted;
+            let len = (bytes > 0).then(|| value(counter) * bytes as usize);
             match param.kind {
                 ParamKind::Scalar => {}
-                ParamKind::Read => visit(arguments[at] as usize, false),
-                ParamKind::Write | ParamKind::ReadWrite => visit(arguments[at] as usize, true),
+                ParamKind::Read => visit(arguments[at] as usize, len, false),
+                ParamKind::Write | ParamKind::ReadWrite => visit(arguments[at] as usize, len, true),
             }
             at += cells(param);
         }

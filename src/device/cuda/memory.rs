@@ -3,6 +3,7 @@
 //! point passes.
 
 use std::any::Any;
+use std::ops::Range;
 use std::sync::Arc;
 
 use cudarc::driver::sys::CUdeviceptr;
@@ -67,13 +68,33 @@ impl Allocation {
     }
 }
 
-impl Memory for Arc<Allocation> {
+/// Some bytes of an allocation: what a buffer, or a part of one, refers to.
+pub(super) struct Section {
+    pub(super) allocation: Arc<Allocation>,
+    pub(super) address: CUdeviceptr,
+    pub(super) bytes: usize,
+}
+
+impl Section {
+    /// Returns all of an allocation.
+    pub(super) fn of(allocation: Arc<Allocation>) -> Self {
+        Self { address: allocation.address, bytes: allocation.bytes, allocation }
+    }
+}
+
+impl Memory for Section {
     fn device_name(&self) -> String {
-        self.device.context.device_name()
+        self.allocation.device.context.device_name()
     }
 
     fn as_any(&self) -> &dyn Any {
         self
+    }
+
+    fn part(&self, bytes: Range<usize>) -> Box<dyn Memory> {
+        assert!(bytes.end <= self.bytes, "a part is in its memory");
+        let (allocation, address) = (self.allocation.clone(), self.address + bytes.start as CUdeviceptr);
+        Box::new(Self { allocation, address, bytes: bytes.len() })
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cudarc::driver::CudaStream;
 
 use super::recording::Recording;
-use crate::device::{Buffer, DeviceStream, Element};
+use crate::device::{BufferSlice, DeviceStream, Element};
 use crate::error::Result;
 
 /// The CUDA stream of a kernel node, as libraries take it; made by [`DeviceStream::raw`].
@@ -64,7 +64,7 @@ impl RawStream<'_> {
     ///
     /// # Errors
     /// If the buffer is of another device.
-    pub fn read<T: Element>(&mut self, buffer: &Buffer<T>) -> Result<u64> {
+    pub fn read<T: Element>(&mut self, buffer: &BufferSlice<T>) -> Result<u64> {
         let memory = buffer.place().on_device().ok_or_else(|| self.recording.foreign(buffer.device_name()))?;
         self.recording.used(memory)
     }
@@ -73,7 +73,7 @@ impl RawStream<'_> {
     ///
     /// # Errors
     /// As [`RawStream::read`].
-    pub fn write<T: Element>(&mut self, buffer: &mut Buffer<T>) -> Result<u64> {
+    pub fn write<T: Element>(&mut self, buffer: &mut BufferSlice<T>) -> Result<u64> {
         self.read(buffer)
     }
 }

@@ -11,7 +11,7 @@ use super::device::{Device, Marking};
 use super::driver::OUT_OF_MEMORY;
 use super::dropped::{Dropped, Use, Visit};
 use super::host_memory::HostBlock;
-use super::memory::{Allocation, Landed};
+use super::memory::{Allocation, Landed, Section};
 use super::ops::{Op, Ops, Pattern, Way};
 use crate::device::code::{Code, Launch};
 use crate::device::queue::{Arg, Event, HostMemory, Memory, MemoryArg, Part, Queue};
@@ -133,10 +133,10 @@ impl Recording {
 
     /// Returns the memory of this device that stands behind some, noting that it is worked on.
     pub(super) fn used(&mut self, memory: &dyn Memory) -> Result<CUdeviceptr> {
-        match allocation_of(memory) {
-            Some(allocation) if Arc::ptr_eq(&allocation.device, &self.device) => {
-                self.hold(allocation, false);
-                Ok(allocation.address)
+        match section_of(memory) {
+            Some(section) if Arc::ptr_eq(&section.allocation.device, &self.device) => {
+                self.hold(&section.allocation, false);
+                Ok(section.address)
             }
             _ => Err(self.foreign(memory.device_name())),
         }
@@ -239,14 +239,14 @@ impl Queue for Recording {
 
     fn alloc(&mut self, bytes: usize) -> Result<Box<dyn Memory>> {
         if let Some(allocation) = self.reuse(bytes) {
-            return Ok(Box::new(allocation));
+            return Ok(Box::new(Section::of(allocation)));
         }
         self.regain()?;
         let allocated = self.alloc_on_path(bytes);
         self.device.collect_if_asked();
         let allocation = allocated?;
         self.hold(&allocation, true);
-        Ok(Box::new(allocation))
+        Ok(Box::new(Section::of(allocation)))
     }
 
     fn upload(&mut self, from: &[u8], to: &dyn Memory) -> Result<()> {
@@ -282,15 +282,16 @@ impl Queue for Recording {
     }
 
     fn fetch(&mut self, from: &dyn Memory) -> Result<Box<dyn Memory>> {
-        let Some(there) = allocation_of(from) else { return Err(self.foreign(from.device_name())) };
-        let to = self.alloc(there.bytes)?;
-        if Arc::ptr_eq(&there.device, &self.device) {
+        let Some(there) = section_of(from) else { return Err(self.foreign(from.device_name())) };
+        let (device, bytes) = (&there.allocation.device, there.bytes);
+        let to = self.alloc(bytes)?;
+        if Arc::ptr_eq(device, &self.device) {
             self.copy(from, &*to)?;
             return Ok(to);
         }
-        let op = Op::Fetch { from: (there.address, there.device.context.handle()), to: self.used(&*to)?, bytes: there.bytes };
-        self.note(op, there.bytes);
-        self.visited.push(there.clone());
+        let op = Op::Fetch { from: (there.address, device.context.handle()), to: self.used(&*to)?, bytes };
+        self.note(op, bytes);
+        self.visited.push(there.allocation.clone());
         Ok(to)
     }
 
@@ -336,11 +337,11 @@ impl Queue for Recording {
     }
 }
 
-fn allocation_of(memory: &dyn Memory) -> Option<&Arc<Allocation>> {
+fn section_of(memory: &dyn Memory) -> Option<&Section> {
     memory.as_any().downcast_ref()
 }
 
 /// The size of memory, if it is a GPU's.
 fn bytes_of(memory: &dyn Memory) -> usize {
-    allocation_of(memory).map_or(0, |allocation| allocation.bytes)
+    section_of(memory).map_or(0, |section| section.bytes)
 }

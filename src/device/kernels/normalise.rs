@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use super::size::{CHANNELS, Size};
 use crate::device::queue::Arg;
-use crate::device::{Buffer, DeviceStream, In, Kernel, KernelParam, Launch, Out};
+use crate::device::{Buffer, BufferSlice, DeviceStream, In, Kernel, KernelParam, Launch, Out};
 use crate::error::Result;
 
 /// What is done to the values of a channel. Eight bytes, so that it is one parameter.
@@ -51,7 +51,13 @@ static NORMALISE: LazyLock<Normalise> = LazyLock::new(|| {
 ///
 /// # Errors
 /// If `pixels` is not a picture of that size or is of another device; or as [`DeviceStream::alloc`].
-pub fn normalise(s: &mut DeviceStream, pixels: &Buffer<u8>, size: Size, scale: [f32; 3], bias: [f32; 3]) -> Result<Buffer<f32>> {
+pub fn normalise(
+    s: &mut DeviceStream,
+    pixels: &BufferSlice<u8>,
+    size: Size,
+    scale: [f32; 3],
+    bias: [f32; 3],
+) -> Result<Buffer<f32>> {
     size.is_of("the picture to normalise", pixels)?;
     let [red, green, blue] = [0, 1, 2].map(|channel| Affine { scale: scale[channel], bias: bias[channel] });
     let mut out = s.alloc(pixels.len())?;

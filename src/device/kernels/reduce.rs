@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use crate::device::{Buffer, DeviceStream, In, Kernel, Launch, Out};
+use crate::device::{Buffer, BufferSlice, DeviceStream, In, Kernel, Launch, Out};
 use crate::error::Result;
 
 /// Sums that grow side by side: the threads of a block.
@@ -54,7 +54,7 @@ static REDUCE: LazyLock<Reduce> = LazyLock::new(|| {
 /// assert!((sum[0] - 100_000.0).abs() < 0.1); // One after the other they would make 100958.34.
 /// # Ok::<(), anabranch::Error>(())
 /// ```
-pub fn sum(s: &mut DeviceStream, x: &Buffer<f32>) -> Result<Buffer<f32>> {
+pub fn sum(s: &mut DeviceStream, x: &BufferSlice<f32>) -> Result<Buffer<f32>> {
     reduce(s, x, 1.0)
 }
 
@@ -62,11 +62,11 @@ pub fn sum(s: &mut DeviceStream, x: &Buffer<f32>) -> Result<Buffer<f32>> {
 ///
 /// # Errors
 /// As [`sum`].
-pub fn mean(s: &mut DeviceStream, x: &Buffer<f32>) -> Result<Buffer<f32>> {
+pub fn mean(s: &mut DeviceStream, x: &BufferSlice<f32>) -> Result<Buffer<f32>> {
     reduce(s, x, x.len() as f32)
 }
 
-fn reduce(s: &mut DeviceStream, x: &Buffer<f32>, divisor: f32) -> Result<Buffer<f32>> {
+fn reduce(s: &mut DeviceStream, x: &BufferSlice<f32>, divisor: f32) -> Result<Buffer<f32>> {
     let mut sums = step(s, x, divisor)?;
     while sums.len() > 1 {
         sums = step(s, &sums, divisor)?;
@@ -75,7 +75,7 @@ fn reduce(s: &mut DeviceStream, x: &Buffer<f32>, divisor: f32) -> Result<Buffer<
 }
 
 /// Adds chunk by chunk. Where one is left, it is divided.
-fn step(s: &mut DeviceStream, x: &Buffer<f32>, divisor: f32) -> Result<Buffer<f32>> {
+fn step(s: &mut DeviceStream, x: &BufferSlice<f32>, divisor: f32) -> Result<Buffer<f32>> {
     let chunks = x.len().div_ceil(CHUNK).max(1);
     let mut sums = s.alloc(chunks)?;
     // A grid has up to 2^31 blocks, and no memory has that many chunks: they take 32 TiB.

@@ -4,7 +4,7 @@
 use std::sync::LazyLock;
 
 use super::size::{CHANNELS, Size};
-use crate::device::{Buffer, DeviceStream, In, Kernel, Launch, Out};
+use crate::device::{Buffer, BufferSlice, DeviceStream, In, Kernel, Launch, Out};
 use crate::error::{Kind, Result};
 
 /// With longer sides positions would not fit 64 bits.
@@ -45,7 +45,7 @@ static RESIZE: LazyLock<Resize> = LazyLock::new(|| {
 /// If `pixels` is not a picture of the size `from` or is of another device; if `from` is empty and `to` is
 /// not; if a side is over 2^31 - 1; if so many pixels become so few that sums might not fit 64 bits (one can
 /// be made of 94,906,265, four of twice as many, and so on with the root); or as [`DeviceStream::alloc`].
-pub fn resize(s: &mut DeviceStream, pixels: &Buffer<u8>, from: Size, to: Size) -> Result<Buffer<u8>> {
+pub fn resize(s: &mut DeviceStream, pixels: &BufferSlice<u8>, from: Size, to: Size) -> Result<Buffer<u8>> {
     from.is_of("the picture to resize", pixels)?;
     check(from, to)?;
     let mut out = s.alloc(to.elements())?;
@@ -54,7 +54,7 @@ pub fn resize(s: &mut DeviceStream, pixels: &Buffer<u8>, from: Size, to: Size) -
     }
     // As many as there are columns to add up, which are two for each that becomes one.
     let lanes = (2 * (from.width / to.width)).min(LANES_MAX).next_power_of_two();
-    let args = (pixels, &mut out, from.width, from.height, to.width, to.height, lanes);
+    let args = (pixels, &mut *out, from.width, from.height, to.width, to.height, lanes);
     s.launch(&RESIZE, Launch::for_len(to.pixels().saturating_mul(lanes as usize)), args)?;
     Ok(out)
 }

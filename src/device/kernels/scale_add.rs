@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use crate::device::{Buffer, DeviceStream, In, Kernel, Launch, Out};
+use crate::device::{Buffer, BufferSlice, DeviceStream, In, Kernel, Launch, Out};
 use crate::error::{Kind, Result};
 
 type ScaleAdd = Kernel<(In<f32>, In<f32>, Out<f32>, u64, f32, f32)>;
@@ -39,7 +39,7 @@ static SCALE_ADD: LazyLock<ScaleAdd> = LazyLock::new(|| {
 /// assert_eq!(futures::executor::block_on(run)?.take::<HostBuffer<f32>>("blend")?[..], [20.5, 41.0]);
 /// # Ok::<(), anabranch::Error>(())
 /// ```
-pub fn scale_add(s: &mut DeviceStream, a: f32, x: &Buffer<f32>, b: f32, y: &Buffer<f32>) -> Result<Buffer<f32>> {
+pub fn scale_add(s: &mut DeviceStream, a: f32, x: &BufferSlice<f32>, b: f32, y: &BufferSlice<f32>) -> Result<Buffer<f32>> {
     if y.len() != x.len() {
         return Err(Kind::BufferLength { what: "the second buffer of scale_add", got: y.len(), wanted: x.len() }.into());
     }

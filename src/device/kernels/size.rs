@@ -1,6 +1,6 @@
 //! The size of a picture. Whatever its sides are, counting its elements does not overflow.
 
-use crate::device::{Buffer, Element};
+use crate::device::{BufferSlice, Element};
 use crate::error::{Kind, Result};
 
 /// The elements of a pixel.
@@ -33,7 +33,7 @@ impl Size {
         self.pixels().saturating_mul(CHANNELS)
     }
 
-    pub(super) fn is_of<T: Element>(self, what: &'static str, pixels: &Buffer<T>) -> Result<()> {
+    pub(super) fn is_of<T: Element>(self, what: &'static str, pixels: &BufferSlice<T>) -> Result<()> {
         let (got, wanted) = (pixels.len(), self.elements());
         if got == wanted { Ok(()) } else { Err(Kind::BufferLength { what, got, wanted }.into()) }
     }

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::device::code::{Code, Launch};
@@ -43,10 +44,13 @@ pub(crate) struct Part<'a> {
     pub(crate) is_awaited: bool,
 }
 
-/// A block of a device's memory. Dropping it frees it once the work that uses it is done.
+/// A block of a device's memory, or a part of one. Once all that refers to a block is dropped, it is free
+/// when the work that uses it is done.
 pub(crate) trait Memory: Send + Sync + 'static {
     fn device_name(&self) -> String;
     fn as_any(&self) -> &dyn Any;
+    /// Returns the memory of some of its bytes.
+    fn part(&self, bytes: Range<usize>) -> Box<dyn Memory>;
 }
 
 /// A block of the host's memory that a device copies to.

@@ -2,7 +2,8 @@
 
 mod bounds;
 mod endings;
+pub(crate) mod kernels;
 mod mistakes;
 mod program;
-mod random;
+pub(crate) mod random;
 mod refused;

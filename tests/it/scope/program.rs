@@ -4,11 +4,13 @@ use std::sync::{Arc, Mutex};
 
 use anabranch::Graph;
 use anabranch::graph::Value;
-use anabranch::scope::{Array, Kept, Scalar, Scope, Store, Streaming, Sum, Tile, TileMut, TilePlace, View};
+use anabranch::scope::{Array, DeviceStore, Kept, Scalar, Scope, Store, Streaming, Sum, Tile, TileMut, TilePlace, View};
+
+use super::kernels;
 
 /// Which elements of a store go into one.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Reach<const N: usize> {
+pub(crate) enum Reach<const N: usize> {
     Own,
     Halo([usize; N], [usize; N]),
     Shifted([isize; N]),
@@ -18,46 +20,94 @@ pub(super) enum Reach<const N: usize> {
 
 /// An operation. Stores and scalars have the numbers in which they are made.
 #[derive(Clone, Debug)]
-pub(super) enum Action<const N: usize> {
-    Fill { seed: u64 },
-    Load { seed: u64 },
-    Map { from: Vec<(usize, Reach<N>)>, to: Option<usize> },
-    Update { from: usize, seed: u64 },
-    Add { from: usize, scalar: usize },
-    Fold { from: usize, halo: bool },
-    Half { scalar: usize },
-    Save { from: usize },
+pub(crate) enum Action<const N: usize> {
+    Fill {
+        seed: u64,
+    },
+    Load {
+        seed: u64,
+    },
+    Map {
+        from: Vec<(usize, Reach<N>)>,
+        to: Option<usize>,
+    },
+    Update {
+        from: usize,
+        seed: u64,
+    },
+    Add {
+        from: usize,
+        scalar: usize,
+    },
+    Fold {
+        from: usize,
+        halo: bool,
+    },
+    Half {
+        scalar: usize,
+    },
+    Save {
+        from: usize,
+    },
+    /// The same on a device. Its stores have numbers of their own.
+    Device(OnDevice<N>),
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Program<const N: usize> {
-    pub(super) shape: [usize; N],
+pub(crate) enum OnDevice<const N: usize> {
+    Fill {
+        seed: u64,
+    },
+    Upload {
+        from: usize,
+    },
+    Map {
+        from: Vec<(usize, Reach<N>)>,
+        to: Option<usize>,
+    },
+    Update {
+        from: usize,
+        seed: u64,
+    },
+    Fold {
+        from: usize,
+        halo: bool,
+    },
+    /// To a new store of the host.
+    Download {
+        from: usize,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Program<const N: usize> {
+    pub(crate) shape: [usize; N],
     /// The shape of all tiles, if it is said.
-    pub(super) tile: Option<[usize; N]>,
-    pub(super) actions: Vec<Action<N>>,
+    pub(crate) tile: Option<[usize; N]>,
+    pub(crate) actions: Vec<Action<N>>,
     /// The stores that are kept.
-    pub(super) kept: [usize; 2],
+    pub(crate) kept: [usize; 2],
 }
 
 /// What a program gives: two arrays, the bits of all scalars, and what was saved.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Results {
-    pub(super) kept: [Vec<u64>; 2],
-    pub(super) scalars: Vec<u64>,
-    pub(super) saved: Vec<Vec<u64>>,
+pub(crate) struct Results {
+    pub(crate) kept: [Vec<u64>; 2],
+    pub(crate) scalars: Vec<u64>,
+    pub(crate) saved: Vec<Vec<u64>>,
 }
 
-pub(super) fn mix(one: u64, other: u64) -> u64 {
+pub(crate) fn mix(one: u64, other: u64) -> u64 {
     let word = (one ^ other.rotate_left(23)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     word ^ (word >> 29)
 }
 
-fn linear<const N: usize>(at: [usize; N], shape: [usize; N]) -> usize {
+pub(crate) fn linear<const N: usize>(at: [usize; N], shape: [usize; N]) -> usize {
     at.iter().zip(shape).fold(0, |sum, (&at, along)| sum * along + at)
 }
 
 /// Returns all points of a box, in order.
-fn points<const N: usize>(start: [usize; N], shape: [usize; N]) -> impl Iterator<Item = [usize; N]> {
+pub(crate) fn points<const N: usize>(start: [usize; N], shape: [usize; N]) -> impl Iterator<Item = [usize; N]> {
     let count: usize = shape.iter().product();
     (0..count).map(move |number| {
         let (mut at, mut rest) = ([0; N], number);
@@ -69,7 +119,12 @@ fn points<const N: usize>(start: [usize; N], shape: [usize; N]) -> impl Iterator
 }
 
 /// What an element becomes of those that it reaches.
-fn reached<const N: usize>(reach: Reach<N>, at: [usize; N], shape: [usize; N], get: impl Fn([usize; N]) -> u64) -> u64 {
+pub(crate) fn reached<const N: usize>(
+    reach: Reach<N>,
+    at: [usize; N],
+    shape: [usize; N],
+    get: impl Fn([usize; N]) -> u64,
+) -> u64 {
     match reach {
         Reach::Own => get(at),
         Reach::Transposed => get(std::array::from_fn(|axis| at[N - 1 - axis])),
@@ -98,40 +153,24 @@ fn reached<const N: usize>(reach: Reach<N>, at: [usize; N], shape: [usize; N], g
     }
 }
 
-fn as_float(value: u64) -> f64 {
+pub(crate) fn as_float(value: u64) -> f64 {
     (value >> 12) as f64 * 1e-9 - 3.0
 }
 
-fn filled(seed: u64, place: usize) -> u64 {
+pub(crate) fn filled(seed: u64, place: usize) -> u64 {
     mix(seed, place as u64)
 }
 
 impl<const N: usize> Program<N> {
     /// Returns the results, computed on whole arrays.
-    pub(super) fn results(&self) -> Results {
-        let shape = self.shape;
-        let all = || points([0; N], shape);
+    pub(crate) fn results(&self) -> Results {
         let (mut stores, mut scalars, mut saved): (Vec<Vec<u64>>, Vec<f64>, _) = (Vec::new(), Vec::new(), Vec::new());
+        let mut on_device: Vec<Vec<u64>> = Vec::new();
         for action in &self.actions {
             match action {
-                Action::Fill { seed } | Action::Load { seed } => {
-                    stores.push(all().map(|at| filled(*seed, linear(at, shape))).collect());
-                }
-                Action::Map { from, to } => {
-                    let element = |at| {
-                        from.iter().fold(5, |sum, &(store, reach)| {
-                            mix(sum, reached(reach, at, shape, |at| stores[store][linear(at, shape)]))
-                        })
-                    };
-                    let made = all().map(element).collect();
-                    match to {
-                        Some(to) => stores[*to] = made,
-                        None => stores.push(made),
-                    }
-                }
-                Action::Update { from, seed } => {
-                    stores.push(all().map(|at| updated(stores[*from][linear(at, shape)], *seed, linear(at, shape))).collect());
-                }
+                Action::Fill { seed } | Action::Load { seed } => stores.push(self.filled(*seed)),
+                Action::Map { from, to } => self.mapped(&mut stores, from, *to),
+                Action::Update { from, seed } => stores.push(self.updated(&stores[*from], *seed)),
                 Action::Add { from, scalar } => {
                     let scalar = scalars[*scalar];
                     stores.push(stores[*from].iter().map(|&value| mix(value, scalar.to_bits())).collect());
@@ -139,10 +178,39 @@ impl<const N: usize> Program<N> {
                 Action::Fold { from, halo } => scalars.push(self.folded(&stores[*from], *halo)),
                 Action::Half { scalar } => scalars.push(scalars[*scalar] * 0.5),
                 Action::Save { from } => saved.push(stores[*from].clone()),
+                Action::Device(action) => match action {
+                    OnDevice::Fill { seed } => on_device.push(self.filled(*seed)),
+                    OnDevice::Upload { from } => on_device.push(stores[*from].clone()),
+                    OnDevice::Map { from, to } => self.mapped(&mut on_device, from, *to),
+                    OnDevice::Update { from, seed } => on_device.push(self.updated(&on_device[*from], *seed)),
+                    OnDevice::Fold { from, halo } => scalars.push(self.folded(&on_device[*from], *halo)),
+                    OnDevice::Download { from } => stores.push(on_device[*from].clone()),
+                },
             }
         }
         let scalars = scalars.into_iter().map(f64::to_bits).collect();
         Results { kept: self.kept.map(|store| stores[store].clone()), scalars, saved }
+    }
+
+    fn filled(&self, seed: u64) -> Vec<u64> {
+        points([0; N], self.shape).map(|at| filled(seed, linear(at, self.shape))).collect()
+    }
+
+    fn updated(&self, store: &[u64], seed: u64) -> Vec<u64> {
+        store.iter().zip(0..).map(|(&value, place)| updated(value, seed, place)).collect()
+    }
+
+    fn mapped(&self, stores: &mut Vec<Vec<u64>>, from: &[(usize, Reach<N>)], to: Option<usize>) {
+        let shape = self.shape;
+        let element = |at| {
+            let reached = |&(store, reach): &(usize, Reach<N>)| reached(reach, at, shape, |at| stores[store][linear(at, shape)]);
+            from.iter().fold(5, |sum, from| mix(sum, reached(from)))
+        };
+        let made = points([0; N], shape).map(element).collect();
+        match to {
+            Some(to) => stores[to] = made,
+            None => stores.push(made),
+        }
     }
 
     /// Leaves of 4096 elements in whole rows, combined in order.
@@ -160,7 +228,7 @@ impl<const N: usize> Program<N> {
     }
 
     /// Adds the program to a graph as a scope. Returns its values, and where it saves.
-    pub(super) fn scope(&self, g: &mut Graph, streaming: Streaming) -> (Values<N>, Saved) {
+    pub(crate) fn scope(&self, g: &mut Graph, streaming: Streaming) -> (Values<N>, Saved) {
         let saved = Saved::default();
         let values = g.scope("program", streaming, |s| self.build(s, &saved));
         (values, saved)
@@ -168,6 +236,7 @@ impl<const N: usize> Program<N> {
 
     fn build(&self, s: &mut Scope, saved: &Saved) -> (Kept<u64, N>, Kept<u64, N>, Scalar<Vec<u64>>) {
         let (shape, mut stores, mut scalars) = (self.shape, Vec::<Store<u64, N>>::new(), Vec::<Scalar<f64>>::new());
+        let mut on_device: Vec<DeviceStore<u64, N>> = Vec::new();
         for action in &self.actions {
             match action {
                 Action::Fill { seed } => {
@@ -211,6 +280,15 @@ impl<const N: usize> Program<N> {
                 Action::Fold { from, halo } => scalars.push(fold(s, &stores[*from], *halo)),
                 Action::Half { scalar } => scalars.push(s.value("half", &scalars[*scalar], |scalar: &f64| scalar * 0.5)),
                 Action::Save { from } => save(s, &stores[*from], shape, saved),
+                Action::Device(OnDevice::Download { from }) => {
+                    let store = self.store(s, stores.len());
+                    s.download("down", &on_device[*from], &store);
+                    stores.push(store);
+                }
+                Action::Device(OnDevice::Fold { from, halo }) => {
+                    scalars.push(kernels::fold(s, &on_device[*from], shape, *halo));
+                }
+                Action::Device(action) => self.on_device(s, action, &stores, &mut on_device),
             }
         }
         let bits = scalars.iter().fold(s.value("none", (), Vec::new), |all: Scalar<Vec<u64>>, scalar| {
@@ -218,6 +296,25 @@ impl<const N: usize> Program<N> {
         });
         let [one, other] = self.kept.map(|store| stores[store]);
         (s.keep(&one), s.keep(&other), bits)
+    }
+
+    fn on_device(&self, s: &mut Scope, action: &OnDevice<N>, hosts: &[Store<u64, N>], stores: &mut Vec<DeviceStore<u64, N>>) {
+        if let OnDevice::Update { from, seed } = action {
+            return stores.push(kernels::update(s, &stores[*from], self.shape, *seed));
+        }
+        let new = s.device_store(format!("d{}", stores.len()), self.shape);
+        if let Some(tile) = self.tile {
+            s.tiles(&new, tile);
+        }
+        match action {
+            OnDevice::Fill { seed } => kernels::fill(s, &new, self.shape, *seed),
+            OnDevice::Upload { from } => s.upload("up", &hosts[*from], &new),
+            OnDevice::Map { from, to } => kernels::map(s, from, stores, &to.map_or(new, |to| stores[to]), self.shape),
+            _ => unreachable!("they make other things"),
+        }
+        if !matches!(action, OnDevice::Map { to: Some(_), .. }) {
+            stores.push(new);
+        }
     }
 
     fn store(&self, s: &mut Scope, number: usize) -> Store<u64, N> {
@@ -229,11 +326,11 @@ impl<const N: usize> Program<N> {
     }
 }
 
-pub(super) type Values<const N: usize> = (Value<Array<u64, N>>, Value<Array<u64, N>>, Value<Vec<u64>>);
+pub(crate) type Values<const N: usize> = (Value<Array<u64, N>>, Value<Array<u64, N>>, Value<Vec<u64>>);
 /// The arrays that were saved, by the operation.
-pub(super) type Saved = Arc<Mutex<Vec<Vec<u64>>>>;
+pub(crate) type Saved = Arc<Mutex<Vec<Vec<u64>>>>;
 
-fn updated(value: u64, seed: u64, place: usize) -> u64 {
+pub(crate) fn updated(value: u64, seed: u64, place: usize) -> u64 {
     mix(value, seed.wrapping_add(place as u64))
 }
 

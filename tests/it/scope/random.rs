@@ -5,10 +5,10 @@ use anabranch::scope::{Array, Streaming};
 use anabranch::sim::{Faults, Order};
 use anabranch::{Executor, Graph, Plan, inputs};
 
-use super::program::{Action, Program, Reach, Results, Saved};
+use super::program::{Action, OnDevice, Program, Reach, Results, Saved};
 use crate::dice::Dice;
 
-pub(super) fn rounds(usual: u64) -> std::ops::Range<u64> {
+pub(crate) fn rounds(usual: u64) -> std::ops::Range<u64> {
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
     let first = number("SCOPE_SEED").unwrap_or(0);
     first..first + number("SCOPE_ROUNDS").unwrap_or(usual)
@@ -32,7 +32,49 @@ fn draw_reach<const N: usize>(dice: &mut Dice, is_square: bool) -> Reach<N> {
     }
 }
 
+/// Draws a program. One of three works on a device too.
 pub(super) fn draw<const N: usize>(dice: &mut Dice) -> Program<N> {
+    let mut program = draw_on_host(dice);
+    if dice.below(3) == 0 {
+        add_device(&mut program, dice);
+    }
+    program
+}
+
+/// Adds operations on a device to a program, behind those on the host.
+pub(crate) fn add_device<const N: usize>(program: &mut Program<N>, dice: &mut Dice) {
+    let makes_store = |action: &&Action<N>| {
+        !matches!(action, Action::Fold { .. } | Action::Half { .. } | Action::Save { .. }) // Maps have a new one.
+    };
+    let is_square = program.shape.iter().all(|&along| along == program.shape[0]) && N > 1;
+    let mut hosts = program.actions.iter().filter(makes_store).count();
+    let mut actions = vec![OnDevice::Upload { from: dice.below(hosts) }, OnDevice::Fill { seed: 3 }];
+    let mut stores = 2;
+    for number in 0..2 + dice.below(7) {
+        let action = match dice.below(12) {
+            0 => OnDevice::Fill { seed: number as u64 + 30 },
+            1 | 2 => OnDevice::Upload { from: dice.below(hosts) },
+            3 | 4 => OnDevice::Update { from: dice.below(stores), seed: number as u64 + 40 },
+            5 | 6 => OnDevice::Download { from: dice.below(stores) },
+            7 | 8 if program.tile.is_none() => OnDevice::Fold { from: dice.below(stores), halo: dice.below(3) == 0 },
+            _ => {
+                let from: Vec<_> = (0..1 + dice.below(2)).map(|_| (dice.below(stores), draw_reach(dice, is_square))).collect();
+                OnDevice::Map { from, to: None }
+            }
+        };
+        match action {
+            OnDevice::Fold { .. } => {}
+            OnDevice::Download { .. } => hosts += 1,
+            _ => stores += 1,
+        }
+        actions.push(action);
+    }
+    actions.push(OnDevice::Download { from: stores - 1 });
+    program.actions.extend(actions.into_iter().map(Action::Device));
+    program.kept[1] = hosts;
+}
+
+pub(crate) fn draw_on_host<const N: usize>(dice: &mut Dice) -> Program<N> {
     let is_square = N > 1 && dice.below(3) == 0;
     let mut shape: [usize; N] = std::array::from_fn(|axis| match (N, axis) {
         (1, _) => [1 + dice.below(50), 4096 * dice.below(8) + dice.below(4096) + 1][dice.below(2)],
@@ -69,7 +111,7 @@ pub(super) fn draw<const N: usize>(dice: &mut Dice) -> Program<N> {
     Program { shape, tile, actions, kept: [dice.below(stores), dice.below(stores)] }
 }
 
-fn compile<const N: usize>(program: &Program<N>, streaming: Streaming) -> anabranch::Result<(Plan, Saved)> {
+pub(crate) fn compile<const N: usize>(program: &Program<N>, streaming: Streaming) -> anabranch::Result<(Plan, Saved)> {
     let mut g = Graph::new();
     let ((one, other, scalars), saved) = program.scope(&mut g, streaming);
     g.output("one", &one);
@@ -78,7 +120,7 @@ fn compile<const N: usize>(program: &Program<N>, streaming: Streaming) -> anabra
     Ok((g.compile()?, saved))
 }
 
-fn run<const N: usize>(plan: &Plan, saved: &Saved, exec: &Executor) -> Results {
+pub(crate) fn run<const N: usize>(plan: &Plan, saved: &Saved, exec: &Executor) -> Results {
     let mut outputs = futures::executor::block_on(exec.run(plan, inputs! {})).unwrap();
     let mut array = |name: &str| outputs.take::<Array<u64, N>>(name).unwrap().as_slice().to_vec();
     let kept = [array("one"), array("other")];
@@ -96,7 +138,7 @@ fn executors(seed: u64) -> Vec<(&'static str, Executor)> {
     ]
 }
 
-fn draw_streaming(dice: &mut Dice) -> Streaming {
+pub(crate) fn draw_streaming(dice: &mut Dice) -> Streaming {
     let streaming = match dice.below(8) {
         0 => Streaming::off(),
         1 => Streaming::strict(),

@@ -1,0 +1,253 @@
+//! Elements of buffers that follow each other, of whatever device has them.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Bound, Deref, DerefMut, Range, RangeBounds};
+use std::ptr::NonNull;
+
+use super::buffer::Element;
+use super::queue::Memory;
+use crate::error::{Kind, Result};
+
+/// Elements of a device's memory that follow each other: a [`Buffer`](super::Buffer), or a part of one. It is
+/// to a buffer what a slice is to a vector: kernels and streams take `&BufferSlice<T>` to read and `&mut
+/// BufferSlice<T>` to write, so a buffer, a part of one ([`slice`](BufferSlice::slice)), and a tile of a
+/// [scope](crate::scope).
+///
+/// # Examples
+/// ```
+/// use anabranch::{DeviceStream, Executor, Graph, HostBuffer, Inputs};
+///
+/// let mut g = Graph::new();
+/// let x = g.try_kernel("halves", (), |s: &mut DeviceStream| {
+///     let mut x = s.upload(&[1.0, 2.0, 3.0, 4.0])?;
+///     s.fill(&mut x.slice_mut(2..), 0.0)?;
+///     Ok(s.download(&x.slice(1..))?)
+/// });
+/// g.output("x", &x);
+/// let exec = Executor::inline(); // or Executor::cuda(0)?
+/// let run = exec.run(&g.compile()?, Inputs::new());
+/// assert_eq!(futures::executor::block_on(run)?.take::<HostBuffer<f64>>("x")?[..], [2.0, 0.0, 0.0]);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
+#[repr(transparent)]
+pub struct BufferSlice<T>(Span<T, [()]>);
+
+/// Where elements are, and how many.
+pub(super) struct Span<T, Tail: ?Sized = [(); 0]> {
+    place: Place<NonNull<T>, Box<dyn Memory>>,
+    len: usize,
+    /// Has nothing. It makes of `BufferSlice` a type without a size: so what two of them refer to cannot be
+    /// swapped, and a part cannot outlive what it is a part of.
+    _tail: Tail,
+}
+
+// SAFETY: the elements are borrowed or owned as `T`s are.
+unsafe impl<T: Send, Tail: ?Sized> Send for Span<T, Tail> {}
+// SAFETY: as above.
+unsafe impl<T: Sync, Tail: ?Sized> Sync for Span<T, Tail> {}
+
+/// The elements of a host, or the memory of a device.
+pub(super) enum Place<H, M> {
+    Host(H),
+    Device(M),
+}
+
+impl<'a, H> Place<H, &'a dyn Memory> {
+    /// Returns the elements, if a host has them.
+    pub(super) fn on_host(self) -> Result<H> {
+        match self {
+            Place::Host(elements) => Ok(elements),
+            Place::Device(memory) => {
+                Err(Kind::ForeignBuffer { buffer: memory.device_name(), stream: "the host device".into() }.into())
+            }
+        }
+    }
+
+    /// Returns the memory, if it is a device's.
+    pub(super) fn on_device(self) -> Option<&'a dyn Memory> {
+        match self {
+            Place::Host(_) => None,
+            Place::Device(memory) => Some(memory),
+        }
+    }
+}
+
+impl<T> Span<T> {
+    pub(super) fn new(place: Place<NonNull<T>, Box<dyn Memory>>, len: usize) -> Self {
+        Self { place, len, _tail: [] }
+    }
+
+    /// Returns the first element and their number, if a host has them.
+    pub(super) fn on_host(&self) -> Option<(NonNull<T>, usize)> {
+        if let Place::Host(first) = self.place { Some((first, self.len)) } else { None }
+    }
+
+    pub(super) fn as_slice(&self) -> &BufferSlice<T> {
+        let span: *const Span<T, [()]> = self as &Span<T, [()]>;
+        // SAFETY: the types have the same representation.
+        unsafe { &*(span as *const BufferSlice<T>) }
+    }
+
+    pub(super) fn as_mut_slice(&mut self) -> &mut BufferSlice<T> {
+        let span: *mut Span<T, [()]> = self as &mut Span<T, [()]>;
+        // SAFETY: the types have the same representation.
+        unsafe { &mut *(span as *mut BufferSlice<T>) }
+    }
+}
+
+impl<T> BufferSlice<T> {
+    /// Returns the number of elements.
+    pub fn len(&self) -> usize {
+        self.0.len
+    }
+
+    /// Returns true if there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the size in bytes.
+    pub fn size_bytes(&self) -> usize {
+        self.len() * size_of::<T>()
+    }
+
+    pub(super) fn device_name(&self) -> String {
+        match &self.0.place {
+            Place::Host(_) => "the host device".into(),
+            Place::Device(memory) => memory.device_name(),
+        }
+    }
+}
+
+impl<T: Element> BufferSlice<T> {
+    /// Returns a part of these elements.
+    ///
+    /// # Panics
+    /// If they are not all there, as for slices.
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> BufferView<'_, T> {
+        let Range { start, end } = self.range(range);
+        // SAFETY: the elements are there, and are read while these are borrowed.
+        unsafe { self.view(start * size_of::<T>(), end - start) }
+    }
+
+    /// Returns a part of these elements, to write it.
+    ///
+    /// # Panics
+    /// If they are not all there, as for slices.
+    pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> BufferViewMut<'_, T> {
+        let Range { start, end } = self.range(range);
+        // SAFETY: the elements are there, and only the view can reach them while it lives.
+        unsafe { self.view_mut(start * size_of::<T>(), end - start) }
+    }
+
+    fn range(&self, range: impl RangeBounds<usize>) -> Range<usize> {
+        let len = self.len();
+        let start = match range.start_bound() {
+            Bound::Included(&start) => Some(start),
+            Bound::Excluded(before) => before.checked_add(1),
+            Bound::Unbounded => Some(0),
+        };
+        let end = match range.end_bound() {
+            Bound::Included(last) => last.checked_add(1),
+            Bound::Excluded(&end) => Some(end),
+            Bound::Unbounded => Some(len),
+        };
+        let found = start.zip(end).filter(|(start, end)| start <= end && *end <= len);
+        let (start, end) = found.unwrap_or_else(|| panic!("the elements {start:?} to {end:?} are not in a buffer of {len}"));
+        start..end
+    }
+
+    /// Returns elements of another type that are in this memory, from a byte on.
+    ///
+    /// # Safety
+    /// The memory has them, aligned if a host has it. Nobody writes them while the view lives.
+    pub(crate) unsafe fn view<U: Element>(&self, first_byte: usize, len: usize) -> BufferView<'_, U> {
+        // SAFETY: the caller promises it.
+        BufferView { span: unsafe { self.part(first_byte, len) }, of: PhantomData }
+    }
+
+    /// Returns elements of another type that are in this memory, from a byte on.
+    ///
+    /// # Safety
+    /// The memory has them, aligned if a host has it. Nobody else uses them while the view lives.
+    pub(crate) unsafe fn view_mut<U: Element>(&self, first_byte: usize, len: usize) -> BufferViewMut<'_, U> {
+        // SAFETY: the caller promises it.
+        BufferViewMut { span: unsafe { self.part(first_byte, len) }, of: PhantomData }
+    }
+
+    /// # Safety
+    /// The memory has these elements.
+    unsafe fn part<U: Element>(&self, first_byte: usize, len: usize) -> Span<U> {
+        let bytes = first_byte..first_byte + len * size_of::<U>();
+        debug_assert!(bytes.end <= self.size_bytes(), "a part is in its buffer");
+        let place = match &self.0.place {
+            // SAFETY: the caller promises it.
+            Place::Host(first) => Place::Host(unsafe { first.byte_add(first_byte) }.cast()),
+            Place::Device(memory) => Place::Device(memory.part(bytes)),
+        };
+        Span::new(place, len)
+    }
+
+    pub(super) fn place(&self) -> Place<&[T], &dyn Memory> {
+        match &self.0.place {
+            // SAFETY: so many elements are there, and nobody writes them while these are borrowed.
+            Place::Host(first) => Place::Host(unsafe { std::slice::from_raw_parts(first.as_ptr(), self.len()) }),
+            Place::Device(memory) => Place::Device(&**memory),
+        }
+    }
+
+    pub(super) fn place_mut(&mut self) -> Place<&mut [T], &dyn Memory> {
+        match &self.0.place {
+            // SAFETY: so many elements are there, and nobody else uses them while these are borrowed.
+            Place::Host(first) => Place::Host(unsafe { std::slice::from_raw_parts_mut(first.as_ptr(), self.len()) }),
+            Place::Device(memory) => Place::Device(&**memory),
+        }
+    }
+}
+
+impl<T> fmt::Debug for BufferSlice<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BufferSlice").field("len", &self.len()).field("device", &self.device_name()).finish()
+    }
+}
+
+/// A part of a buffer that is read; made by [`BufferSlice::slice`], and dereferences to a [`BufferSlice`].
+pub struct BufferView<'a, T> {
+    span: Span<T>,
+    of: PhantomData<&'a T>,
+}
+
+/// A part of a buffer that is written; made by [`BufferSlice::slice_mut`], and dereferences to a
+/// [`BufferSlice`].
+pub struct BufferViewMut<'a, T> {
+    span: Span<T>,
+    of: PhantomData<&'a mut T>,
+}
+
+macro_rules! views {
+    ($View:ident) => {
+        impl<T> Deref for $View<'_, T> {
+            type Target = BufferSlice<T>;
+
+            fn deref(&self) -> &BufferSlice<T> {
+                self.span.as_slice()
+            }
+        }
+
+        impl<T> fmt::Debug for $View<'_, T> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt(&**self, f)
+            }
+        }
+    };
+}
+
+views!(BufferView);
+views!(BufferViewMut);
+
+impl<T> DerefMut for BufferViewMut<'_, T> {
+    fn deref_mut(&mut self) -> &mut BufferSlice<T> {
+        self.span.as_mut_slice()
+    }
+}
