@@ -2,7 +2,7 @@
 //! a store each uses.
 
 use super::body::Body;
-use super::draft::{Draft, Mode, OpDraft, Use, Used};
+use super::draft::{Draft, Mode, OpDraft, StoreDraft, Use, Used};
 use super::layout::LEAF;
 use super::store::Shape;
 use crate::error::{Kind, Result};
@@ -230,6 +230,9 @@ fn lay(draft: &Draft, roots: &Roots, op: &OpDraft, tile_of: &dyn Fn(u32) -> Vec<
         uses.push(LaidUse { store, scalar, mode: used.mode.clone(), shape: used.shape.clone(), tile, part, copies_from: None });
     }
     add_copies(draft, roots, op, &mut uses);
+    if let (Body::Fold(_), Some(store)) = (&op.body, driving) {
+        cuts_no_leaf(draft, store, &tile).map_err(fault)?;
+    }
     let leaf_rows = driving.map_or(1, |store| leaf_rows(&draft.stores[store as usize].extents));
     Ok(LaidOp { uses, launch, driver, leaf_rows })
 }
@@ -248,9 +251,24 @@ fn add_copies(draft: &Draft, roots: &Roots, op: &OpDraft, uses: &mut Vec<LaidUse
     }
 }
 
-/// Returns how many rows a leaf of a reduction has.
+/// Returns how many rows a leaf of a reduction has: a power of two, so that tiles of several leaves of one
+/// store have several of another.
 pub(super) fn leaf_rows(extents: &[u64]) -> u64 {
-    (LEAF / extents[1..].iter().product::<u64>().max(1)).max(1)
+    let rows = LEAF / extents[1..].iter().product::<u64>().max(1);
+    1 << rows.max(1).ilog2()
+}
+
+/// Checks that the tiles of a store cut no leaf of a reduction.
+fn cuts_no_leaf(draft: &Draft, store: u32, tile: &[u64]) -> Result<(), String> {
+    let StoreDraft { name, extents, .. } = &draft.stores[store as usize];
+    let rows = leaf_rows(extents);
+    let is_of_rows = tile.iter().zip(extents).skip(1).all(|(tile, extent)| tile >= extent);
+    if is_of_rows && (tile[0].is_multiple_of(rows) || tile[0] >= extents[0]) {
+        return Ok(());
+    }
+    Err(format!(
+        "is a reduction, and the tiles of store '{name}' cut its leaves, which have {rows} rows: let the tiles have whole rows, and {rows} or a multiple of them"
+    ))
 }
 
 /// Returns the shape of the tiles of a store that go with those of the driving one.

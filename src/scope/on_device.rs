@@ -124,7 +124,7 @@ impl Scope {
 
     /// Adds a reduction by a kernel, as [`fold`](Scope::fold): `work` makes a value of each leaf of a tile, in
     /// the [`Parts`] that it gets behind what it reads. They are copied to the host, and `operator` combines
-    /// them there. The first store that is read must be on the device.
+    /// them there.
     ///
     /// # Errors
     /// As for [`write_kernel`](Scope::write_kernel).

@@ -66,6 +66,8 @@ impl std::error::Error for NotStreaming {}
 
 /// The bytes that the tiles of a batch in memory together should have: less than a core's second cache.
 const CACHE_BYTES: u64 = 384 << 10;
+/// The same on a device, where to begin a kernel takes longer than to work on the tile of a core.
+const DEVICE_CACHE_BYTES: u64 = 16 << 20;
 /// With fewer tiles nothing is gained, and a stencil's first batch would need the last one.
 const TILES_MIN: u64 = 4;
 /// How often a bound is raised to find the least that would do.
@@ -351,8 +353,8 @@ impl Sized<'_> {
             }
             super::draft::Used::Scalar(_) => None,
         });
-        // All are powers of two times a width, or at most the rows.
-        leaves.map(|extents| leaf_rows(extents)).fold(1, |one, other| lcm(one, other).min(rows.max(1)))
+        // They are powers of two.
+        leaves.map(|extents| leaf_rows(extents)).max().unwrap_or(1).min(rows.max(1))
     }
 
     /// Returns how many tiles the largest store has.
@@ -368,7 +370,9 @@ impl Sized<'_> {
         let streamed = compiled.outline.stream(settings.rule)?;
         let tiles = |group: &crate::tiles::Group| group.windows().iter().filter_map(|window| window.tiles).sum::<u64>();
         let live = streamed.groups().iter().map(tiles).max().unwrap_or(1).max(1);
-        let pieces = largest.div_ceil((CACHE_BYTES / live).max(ALIGN));
+        let is_on_device = self.draft.stores.iter().any(|store| store.is_on_device);
+        let cache = if is_on_device { DEVICE_CACHE_BYTES } else { CACHE_BYTES };
+        let pieces = largest.div_ceil((cache / live).max(ALIGN));
         Ok(if pieces < TILES_MIN { 1 } else { pieces })
     }
 
@@ -376,12 +380,4 @@ impl Sized<'_> {
     fn pieces_max(&self) -> u64 {
         self.draft.stores.iter().map(|store| store.extents[0].max(1)).max().unwrap_or(1)
     }
-}
-
-fn lcm(one: u64, other: u64) -> u64 {
-    let (mut a, mut b) = (one, other);
-    while b > 0 {
-        (a, b) = (b, a % b);
-    }
-    one / a * other
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use anabranch_soft_cuda::ViolationKind;
 use cudarc::driver::{CudaSlice, CudaStream, DevicePtr, DevicePtrMut, LaunchConfig, PushKernelArg, result, sys};
 
-use crate::support::{Bench, Said, one, scale};
+use crate::support::{Bench, Said, one, scale, scale_some};
 
 /// Two streams, and memory that both are free to use.
 struct Pair {
@@ -37,6 +37,17 @@ fn two_writers_on_two_streams_race() {
     let expected =
         format!("kernel `scale` (device {device}, stream 1, operation 3) and memset (device {device}, stream 2, operation 4)");
     assert_eq!(text, format!("{expected} have no order between them"));
+    pair.first.join(&pair.second).unwrap();
+}
+
+#[test]
+fn kernels_on_parts_of_an_allocation_race_where_these_overlap() {
+    let mut pair = Pair::new();
+    scale_some(&pair.bench, &pair.first, &mut pair.data.slice_mut(0..2));
+    scale_some(&pair.bench, &pair.second, &mut pair.data.slice_mut(2..4));
+    pair.bench.assert_clean();
+    scale_some(&pair.bench, &pair.second, &mut pair.data.slice_mut(1..3));
+    assert_eq!(pair.bench.kinds(), [ViolationKind::Race]);
     pair.first.join(&pair.second).unwrap();
 }
 

@@ -3,13 +3,14 @@
 use std::sync::{Arc, OnceLock, mpsc};
 
 use anabranch_soft_cuda::{Client, Device, Param, Violation, ViolationKind};
-use cudarc::driver::{CudaContext, CudaFunction, CudaSlice, CudaStream, DriverError, LaunchConfig, PushKernelArg};
+use cudarc::driver::{CudaContext, CudaFunction, CudaSlice, CudaStream, CudaViewMut, DriverError, LaunchConfig, PushKernelArg};
 use cudarc::nvrtc::Ptx;
 
 /// The text of a module with all the kernels below, and one that nobody registers.
 pub(crate) const PTX: &str = ".version 8.0\n.target sm_90\n.address_size 64
 .visible .entry nothing()\n{ ret; }
 .visible .entry scale(.param .u64 data, .param .f32 by, .param .u32 len)\n{ ret; }
+.visible .entry scale_some(.param .u64 data, .param .f32 by, .param .u32 len)\n{ ret; }
 .visible .entry add(.param .u64 from, .param .u64 into, .param .u32 len)\n{ ret; }
 .visible .entry panics()\n{ ret; }
 .visible .entry overruns(.param .u64 data, .param .u32 len)\n{ ret; }
@@ -38,6 +39,8 @@ fn register(client: &Client) {
         // SAFETY: as above.
         unsafe { launch.slice::<f32>(0, len as usize) }.iter_mut().for_each(|value| *value *= by);
     });
+    let params = [Param::READ_WRITE.counted_by::<f32>(2), Param::scalar::<f32>(), Param::scalar::<u32>()];
+    client.register_kernel("scale_some", &params, |_| {});
     client.register_kernel("add", &[Param::READ, Param::READ_WRITE, Param::scalar::<u32>()], |launch| {
         // SAFETY: as registered above, and the tests launch it so.
         let len = unsafe { launch.scalar::<u32>(2) } as usize;
@@ -133,6 +136,16 @@ impl Said {
 /// Launches `scale` by 2 over all of the data.
 pub(crate) fn scale(bench: &Bench, stream: &CudaStream, data: &mut CudaSlice<f32>) {
     let function = bench.function("scale");
+    let len = data.len() as u32;
+    let mut launch = stream.launch_builder(&function);
+    launch.arg(data).arg(&2.0f32).arg(&len);
+    // SAFETY: the parameters are the kernel's.
+    unsafe { launch.launch(one()) }.unwrap();
+}
+
+/// Launches a kernel that says how many elements it touches.
+pub(crate) fn scale_some(bench: &Bench, stream: &CudaStream, data: &mut CudaViewMut<'_, f32>) {
+    let function = bench.function("scale_some");
     let len = data.len() as u32;
     let mut launch = stream.launch_builder(&function);
     launch.arg(data).arg(&2.0f32).arg(&len);

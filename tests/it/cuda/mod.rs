@@ -14,6 +14,7 @@ mod passing;
 mod pipes;
 mod pipes_random;
 mod runs;
+mod scopes;
 mod scopes_random;
 mod solver;
 mod thumbnails;

@@ -57,6 +57,23 @@ fn tiles_of_stores_go_together() {
 }
 
 #[test]
+fn tiles_cut_no_leaf_of_a_reduction() {
+    for (tile, is_right) in [([3, 2], false), ([8, 1], false), ([2048, 2], true), ([9000, 2], true)] {
+        let mut g = Graph::new();
+        let sum = g.scope("s", Streaming::relaxed(), |s| {
+            let a = s.store("a", [9000, 2]);
+            s.tiles(&a, tile);
+            s.write("fill", (), &a, |mut a: TileMut<u64, 2>| a.fill(1));
+            s.fold("sum", &a, Sum, |a: Tile<u64, 2>| a.as_slice().iter().sum::<u64>())
+        });
+        g.output("sum", &sum);
+        let told = g.compile().err().map(|error| error.to_string());
+        let cut = "scope 's': operation 'sum' is a reduction, and the tiles of store 'a' cut its leaves, which have 2048 rows: let the tiles have whole rows, and 2048 or a multiple of them";
+        assert_eq!(told.as_deref(), (!is_right).then_some(cut));
+    }
+}
+
+#[test]
 fn what_is_made_once_reads_whole_stores() {
     let told = error(Streaming::strict(), |s| {
         let a = s.store("a", [8]);

@@ -213,11 +213,11 @@ impl<const N: usize> Program<N> {
         }
     }
 
-    /// Leaves of 4096 elements in whole rows, combined in order.
+    /// Leaves of at most 4096 elements in whole rows, a power of two, combined in order.
     fn folded(&self, store: &[u64], halo: bool) -> f64 {
         let shape = self.shape;
         let width: usize = shape[1..].iter().product();
-        let rows = (4096 / width).max(1);
+        let rows = 1 << (4096 / width).max(1).ilog2();
         let mut sum = 0.0;
         for first in (0..shape[0]).step_by(rows) {
             let more = usize::from(halo);
