@@ -1,5 +1,6 @@
 //! One batch of one operation: what its closure reaches. The items of the pipeline of a scope are steps; at
-//! step s, an operation that runs k batches behind has batch s - k.
+//! step s, an operation that runs k batches behind has batch s - k. If no batch needs another, a step has
+//! several *rounds*, each with a batch of each operation, in the same memory.
 //!
 //! Two batches that use the same element, one of them to write it, never run at the same time: the exact rule
 //! has found all of them, and the pipeline keeps their order. So memory needs no locks.
@@ -62,11 +63,17 @@ impl Step {
         &self.run
     }
 
-    /// Returns the batch that an operation of the group has at this step, if it has one.
-    pub(super) fn batch(&self, op: usize) -> Option<Batch<'_>> {
+    /// Returns the rounds of this step. An operation has a batch in each, or none.
+    pub(super) fn rounds(&self) -> std::ops::Range<u64> {
+        let chunk = self.run.group.chunk;
+        self.number * chunk..(self.number + 1) * chunk
+    }
+
+    /// Returns the batch that an operation of the group has in a round, if it has one.
+    pub(super) fn batch(&self, op: usize, round: u64) -> Option<Batch<'_>> {
         let run = &*self.run;
         let op = &run.group.ops[op];
-        let number = self.number.checked_sub(op.skew).filter(|&number| number < op.batches)?;
+        let number = round.checked_sub(op.skew).filter(|&number| number < op.batches)?;
         let slot = (self.number % run.group.in_flight) as usize;
         Some(Batch { run, op, number, slot, leaf: None })
     }

@@ -148,14 +148,14 @@ where
     Fut: Future<Output = Buffer<T>> + Send + 'static,
 {
     fn start(&self, step: Arc<Step>, op: usize) -> Transferring {
-        let Some(batch) = step.batch(op) else { return Box::pin(std::future::ready(Ok(()))) };
+        let Some(batch) = step.batch(op, step.number) else { return Box::pin(std::future::ready(Ok(()))) };
         let (at, place) = (self.at, batch.place::<N>(self.at));
         let buffer = batch.buffer::<T>(place.len());
         let load = (self.work)(place, buffer);
         Box::pin(async move {
-            let failing = step.run().failing();
+            let failing = step.run().failing(step.number, op, place.batch);
             let loaded = load.await?;
-            let batch = step.batch(op).expect("it was there before");
+            let batch = step.batch(op, step.number).expect("it was there before");
             if loaded.len() != place.len() {
                 let fault = format!("it gave {} elements for a tile of {}", loaded.len(), place.len());
                 return Err(fault.into());
@@ -174,15 +174,15 @@ where
     Fut: Future<Output = Buffer<T>> + Send + 'static,
 {
     fn start(&self, step: Arc<Step>, op: usize) -> Transferring {
-        let Some(batch) = step.batch(op) else { return Box::pin(std::future::ready(Ok(()))) };
+        let Some(batch) = step.batch(op, step.number) else { return Box::pin(std::future::ready(Ok(()))) };
         let place = batch.place::<N>(self.at);
         let mut buffer = batch.buffer::<T>(place.len());
         batch.tile_of::<T, N>(self.at, |tile| buffer.copy_from_slice(tile.as_slice()));
         let save = (self.work)(place, buffer);
         Box::pin(async move {
-            let failing = step.run().failing();
+            let failing = step.run().failing(step.number, op, place.batch);
             let buffer = save.await?;
-            step.batch(op).expect("it was there before").keep_buffer(buffer);
+            step.batch(op, step.number).expect("it was there before").keep_buffer(buffer);
             failing.pass();
             Ok(())
         })

@@ -17,7 +17,7 @@ use crate::Pipeline;
 use crate::error::{BoxError, Result};
 use crate::graph::Shared;
 use crate::name::Name;
-use crate::sync::{AtomicBool, Mutex, OnceLock, Ordering};
+use crate::sync::{AtomicBool, Mutex, OnceLock, Ordering, lock};
 use crate::tiles::Part;
 
 /// An operation of the scope.
@@ -30,6 +30,9 @@ pub(super) struct Group {
     pub(super) ops: Vec<GroupOp>,
     pub(super) storages: Vec<Storage>,
     pub(super) in_flight: u64,
+    /// How many batches of each operation a step has, one after the other: more than one if none needs
+    /// another.
+    pub(super) chunk: u64,
     pub(super) host: Region,
     pub(super) device: Region,
     /// The stores that get memory of their own before the group, and those that lose it behind the group.
@@ -154,6 +157,8 @@ pub(super) struct GroupRun {
     /// By operation of the scope.
     pub(super) buffers: Vec<Mutex<Vec<Box<dyn Any + Send>>>>,
     has_failed: AtomicBool,
+    /// The batches that have failed: of which step, of which operation of the group, and their numbers.
+    failed: Mutex<Vec<(u64, usize, u64)>>,
     #[cfg(debug_assertions)]
     pub(super) claims: Claims,
 }
@@ -167,7 +172,7 @@ impl GroupRun {
         };
         let folds = group.ops.iter().map(fold).collect();
         let buffers = program.iter().map(|_| Mutex::default()).collect();
-        let has_failed = AtomicBool::new(false);
+        let (has_failed, failed) = (AtomicBool::new(false), Mutex::default());
         Ok(Self {
             program,
             group,
@@ -178,14 +183,20 @@ impl GroupRun {
             folds,
             buffers,
             has_failed,
+            failed,
             #[cfg(debug_assertions)]
             claims: Claims::default(),
         })
     }
 
-    /// Marks the group as failed, unless what begins here passes.
-    pub(super) fn failing(&self) -> Failing<'_> {
-        Failing(self)
+    /// Marks the group as failed, unless the batch that begins here passes.
+    pub(super) fn failing(&self, step: u64, op: usize, batch: u64) -> Failing<'_> {
+        Failing { run: self, batch: (step, op, batch) }
+    }
+
+    /// Returns which operation has failed at a step, by its place in the group, and its batch.
+    pub(super) fn failed_at(&self, step: u64) -> Option<(usize, u64)> {
+        lock(&self.failed).iter().find(|failed| failed.0 == step).map(|&(_, op, batch)| (op, batch))
     }
 
     pub(super) fn has_failed(&self) -> bool {
@@ -278,11 +289,16 @@ unsafe fn copy((from, at): (*mut u8, u64), (to, place): (*mut u8, u64), bytes: u
 }
 
 impl Step {
-    /// Runs the batch of an operation at this step, if it has one and nothing has failed.
-    pub(super) fn perform(&self, op: usize) -> Result<(), BoxError> {
+    /// Runs the batches that operations have at this step, unless something has failed: one after the other
+    /// in each operation, and all operations in each of them.
+    pub(super) fn perform(&self, ops: &[usize]) -> Result<(), BoxError> {
+        self.rounds().try_for_each(|round| ops.iter().try_for_each(|&op| self.perform_one(op, round)))
+    }
+
+    fn perform_one(&self, op: usize, round: u64) -> Result<(), BoxError> {
         let run = self.run();
-        let Some(batch) = self.batch(op).filter(|_| !run.has_failed()) else { return Ok(()) };
-        let failing = run.failing();
+        let Some(batch) = self.batch(op, round).filter(|_| !run.has_failed()) else { return Ok(()) };
+        let failing = run.failing(self.number, op, batch.number());
         #[cfg(debug_assertions)]
         let _claimed = batch.claim();
         match &run.program[run.group.ops[op].number].body {
@@ -295,11 +311,12 @@ impl Step {
         Ok(())
     }
 
-    /// Combines what the batch of a reduction made, in the order of the batches. The last one ends it.
+    /// Combines what the batches of a reduction made, in their order. The last one ends it.
     pub(super) fn combine(&self, op: usize) {
         let run = self.run();
-        let Some(batch) = self.batch(op).filter(|_| !run.has_failed()) else { return };
-        let failing = run.failing();
+        let last = self.rounds().filter_map(|round| self.batch(op, round)).last();
+        let Some(batch) = last.filter(|_| !run.has_failed()) else { return };
+        let failing = run.failing(self.number, op, batch.number());
         if let Body::Fold(fold) = &run.program[run.group.ops[op].number].body {
             fold.combine(batch.slot, run.fold_state(op));
             if batch.is_last() {
@@ -311,11 +328,10 @@ impl Step {
 
     /// Returns what a transfer does at this step.
     pub(super) fn start(self: Arc<Self>, op: usize) -> super::body::Transferring {
-        if self.run().has_failed() {
-            return Box::pin(std::future::ready(Ok(())));
-        }
+        let number = self.batch(op, self.number).map(|batch| batch.number());
+        let Some(number) = number.filter(|_| !self.run().has_failed()) else { return Box::pin(std::future::ready(Ok(()))) };
         let step = self.clone();
-        let failing = self.run().failing();
+        let failing = self.run().failing(self.number, op, number);
         let Body::Transfer(transfer) = &self.run().program[self.run().group.ops[op].number].body else {
             unreachable!("only transfers are async")
         };
@@ -332,7 +348,10 @@ impl GroupRun {
 }
 
 /// Marks a group as failed when it is dropped.
-pub(super) struct Failing<'r>(&'r GroupRun);
+pub(super) struct Failing<'r> {
+    run: &'r GroupRun,
+    batch: (u64, usize, u64),
+}
 
 impl Failing<'_> {
     pub(super) fn pass(self) {
@@ -342,8 +361,9 @@ impl Failing<'_> {
 
 impl Drop for Failing<'_> {
     fn drop(&mut self) {
+        lock(&self.run.failed).push(self.batch);
         // ORDERING: Relaxed: see `has_failed`.
-        self.0.has_failed.store(true, Ordering::Relaxed);
+        self.run.has_failed.store(true, Ordering::Relaxed);
     }
 }
 

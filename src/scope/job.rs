@@ -12,7 +12,6 @@ use super::memory::Block;
 use super::plan::ScopePlan;
 use super::results::{Declared, Given, Results};
 use super::scope::Scope;
-use super::stages::op_of;
 use super::streaming::Streaming;
 use crate::error::{BoxError, Error, Result};
 use crate::graph::{Graph, Job, JobFuture, Shared};
@@ -164,7 +163,7 @@ async fn run_group(
 ) -> Result<()> {
     let run = Arc::new(GroupRun::new(plan.program.clone(), group.clone(), state.clone(), wholes.to_vec())?);
     for (pipeline, steps) in stages {
-        run_stage(core, pipeline, *steps, &run).await.map_err(|error| of_operation(group, plan, error))?;
+        run_stage(core, pipeline, *steps, &run).await.map_err(|error| of_operation(&run, plan, error))?;
     }
     Ok(())
 }
@@ -187,11 +186,8 @@ async fn run_stage(core: &Arc<Core>, pipeline: &Pipeline<Step, ()>, steps: u64, 
 }
 
 /// Returns the error of a step as one of an operation, and its batch.
-fn of_operation(group: &Group, plan: &ScopePlan, error: Error) -> Error {
-    let (Some(step), Some(node)) = (error.item(), error.node()) else { return error };
-    let op = op_of(node);
-    let Some(found) = group.ops.iter().find(|found| plan.program[found.number].name == *op) else { return error };
-    let batch = step.saturating_sub(found.skew);
-    let operation = format!("{}/{op}", plan.name).into();
-    error.in_batch(operation, batch, found.batches)
+fn of_operation(run: &GroupRun, plan: &ScopePlan, error: Error) -> Error {
+    let Some((op, batch)) = error.item().and_then(|step| run.failed_at(step)) else { return error };
+    let op = &run.group.ops[op];
+    error.in_batch(format!("{}/{}", plan.name, run.program[op.number].name).into(), batch, op.batches)
 }

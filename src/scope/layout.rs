@@ -5,19 +5,27 @@ use super::compile::{Compiled, LaidUse};
 use super::draft::Mode;
 use super::group::{Access, Group, GroupOp, Region};
 use super::memory::{ALIGN, Form, Storage};
-use crate::tiles::{Group as TileGroup, Place, Window, pack};
+use crate::tiles::{Group as TileGroup, Place, Window, conflicts, pack};
+
+/// The most batches of an operation that a step has. A cancelled scope ends after a step.
+const CHUNK_MAX: u64 = 16;
+/// The most bytes of all tiles of a batch whose step has several. Larger ones take long enough.
+const CHUNKED_BYTES_MAX: u64 = 1 << 20;
+/// The least steps for each that is in flight: so no worker waits long for the last one.
+const STEPS_MIN: u64 = 8;
 
 /// How many elements a leaf of a reduction has, if rows are short.
 pub(super) const LEAF: u64 = 4096;
 
 impl Compiled<'_> {
     /// Lays out a group with so many batches in flight.
-    pub(super) fn lay_out(&self, group: &TileGroup, in_flight: u64) -> Group {
+    pub(super) fn lay_out(&self, group: &TileGroup, in_flight: u64, is_chunked: bool) -> Group {
         let ops: Vec<usize> = group.ops().map(|op| op.index()).collect();
         let mut laid = Group {
             ops: Vec::new(),
             storages: Vec::new(),
             in_flight,
+            chunk: if is_chunked { self.chunk(group, &ops, in_flight) } else { 1 },
             host: Region::default(),
             device: Region::default(),
             begins: Vec::new(),
@@ -43,6 +51,44 @@ impl Compiled<'_> {
         laid
     }
 
+    /// Returns how many batches of each operation a step has. It is more than one only if no batch needs one of
+    /// another step: then a worker has all tiles of a step in its cache, and looks for the next step less
+    /// often.
+    fn chunk(&self, group: &TileGroup, ops: &[usize], in_flight: u64) -> u64 {
+        let places: Vec<Place> = group.places().copied().collect();
+        let of_batches = |at: &usize| matches!(places[*at], Place::Batches { .. });
+        let batches: Vec<usize> = (0..ops.len()).filter(of_batches).map(|at| ops[at]).collect();
+        let Some(&first) = batches.first() else { return 1 };
+        let launch = &self.laid[first].launch;
+        let is_alone = |&op: &usize| {
+            let is_on_host = match &self.draft.ops[op].body {
+                Body::Task(_) => true,
+                Body::Fold(fold) => fold.kernel().is_none(),
+                Body::Kernel(_) | Body::Transfer(_) => false,
+            };
+            let before = batches.iter().take_while(|&&before| before < op);
+            let needs = |&before: &usize| conflicts(&self.outline, before, op).any(|(_, met)| met.lag > 0 || met.reach > 0);
+            is_on_host && self.laid[op].launch == *launch && !before.into_iter().any(needs)
+        };
+        let comes_behind = |place: &&Place| matches!(place, Place::Once { .. });
+        let is_sorted = places.iter().skip_while(|place| !comes_behind(place)).all(|place| comes_behind(&place));
+        let is_behind = |(at, place): (usize, &Place)| match place {
+            Place::Batches { skew } => *skew == 0,
+            Place::Before => true,
+            Place::Once { .. } => self.laid[ops[at]].uses.iter().all(|used| used.store.is_none()),
+            Place::All => false,
+        };
+        let in_one = |window: &Window| window.tiles.is_none_or(|tiles| tiles == 1);
+        let bytes: u64 = group.windows().iter().filter(|window| window.tiles.is_some()).map(|window| window.tile_bytes).sum();
+        let is_chunked = is_sorted
+            && bytes <= CHUNKED_BYTES_MAX
+            && group.windows().iter().all(in_one)
+            && places.iter().enumerate().all(is_behind)
+            && batches.iter().all(is_alone);
+        let count = launch.iter().product::<u64>();
+        if is_chunked { (count / (in_flight * STEPS_MIN)).clamp(1, CHUNK_MAX) } else { 1 }
+    }
+
     /// Gives each store of the host, or of the device, its storage.
     fn place_stores(&self, laid: &mut Group, group: &TileGroup, ops: &[usize], is_on_device: bool) {
         let is_there = |store: u32| self.draft.stores[store as usize].is_on_device == is_on_device;
@@ -52,7 +98,7 @@ impl Compiled<'_> {
         let [mut own, mut before] = [(); 2].map(|()| Vec::<(usize, Window)>::new());
         for (store, window) in windows {
             let first = self.first_use(store, ops[window.used.0]);
-            let form = self.form(store, window, first, ops, laid.in_flight);
+            let form = self.form(store, window, first, ops, (laid.in_flight, laid.chunk));
             let is_own = matches!(&form, Form::Blocks { .. }) && window.tiles == Some(1);
             let draft = &self.draft.stores[store as usize];
             let (extents, element_bytes) = (draft.extents.clone(), draft.element_bytes);
@@ -87,7 +133,7 @@ impl Compiled<'_> {
     }
 
     /// Returns how much of a store is there: `first` is the use that writes it first.
-    fn form(&self, store: u32, window: &Window, first: &LaidUse, ops: &[usize], in_flight: u64) -> Form {
+    fn form(&self, store: u32, window: &Window, first: &LaidUse, ops: &[usize], (in_flight, chunk): (u64, u64)) -> Form {
         let Some(tiles) = window.tiles else { return Form::Whole };
         let (draft, tile) = (&self.draft.stores[store as usize], first.tile.clone());
         let counts: u64 = tile.iter().zip(&draft.extents).map(|(&tile, &extent)| extent.div_ceil(tile).max(1)).product();
@@ -98,7 +144,7 @@ impl Compiled<'_> {
         if tiles == 1 || !is_of_rows {
             // Those of a batch share memory with others of its step, which may be of other batches.
             let (ring, shift) = if tiles == 1 { (in_flight, window.from_step.unwrap_or(0)) } else { (ring, 0) };
-            return Form::Blocks { tile, ring, stride: bytes.next_multiple_of(ALIGN), shift };
+            return Form::Blocks { tile, ring, stride: bytes.next_multiple_of(ALIGN), shift, chunk };
         }
         // A halo that is longer than a tile is gathered.
         let halo = |side: fn(&LaidUse) -> usize| {

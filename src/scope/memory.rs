@@ -110,12 +110,14 @@ pub(super) enum Form {
         before: u64,
         behind: u64,
     },
-    /// A ring of blocks, each so many bytes behind the one before. Block b has place `b + shift` there.
+    /// A ring of blocks, each so many bytes behind the one before. Block b has place `b + shift` there, or
+    /// with the others of its chunk the place of one.
     Blocks {
         tile: Vec<u64>,
         ring: u64,
         stride: u64,
         shift: u64,
+        chunk: u64,
     },
 }
 
@@ -193,7 +195,7 @@ impl Storage {
                 let run = if last == 0 { tile - ranges[0].0 % tile } else { self.extents[last] - ranges[last].0 };
                 (offset * self.element_bytes, run)
             }
-            Form::Blocks { tile, ring, stride, shift } => {
+            Form::Blocks { tile, ring, stride, shift, chunk } => {
                 let (mut block, mut offset, mut run) = (0, 0, 0);
                 for (axis, shape) in self.block_shape(ranges).enumerate() {
                     let (at, tile) = (ranges[axis].0, tile[axis]);
@@ -201,7 +203,7 @@ impl Storage {
                     offset = along(shape, at % tile, offset);
                     run = shape - at % tile;
                 }
-                ((block + shift) % ring * stride + offset * self.element_bytes, run)
+                ((block + shift) / chunk % ring * stride + offset * self.element_bytes, run)
             }
         }
     }

@@ -259,9 +259,18 @@ impl Sized<'_> {
         let kept =
             |store: u32| (0..).zip(&self.draft.stores).any(|(other, known)| known.is_kept && self.roots.of(other) == store);
         compiled.is_shared = (0..).zip(&uses).map(|(store, &uses)| uses > 1 || kept(store)).collect();
-        let mut groups: Vec<Group> = streamed.groups().iter().map(|group| compiled.lay_out(group, in_flight)).collect();
-        self.live(&compiled, &mut groups, kept);
-        let (peak_bytes, device_bytes) = self.peaks(&compiled, &groups);
+        let lay_out = |is_chunked: bool| {
+            let lay_out = |group| compiled.lay_out(group, in_flight, is_chunked);
+            let mut groups: Vec<Group> = streamed.groups().iter().map(lay_out).collect();
+            self.live(&compiled, &mut groups, kept);
+            let peaks = self.peaks(&compiled, &groups);
+            (groups, peaks)
+        };
+        let (mut groups, mut peaks) = lay_out(true);
+        if settings.memory_max.is_some_and(|limit| peaks.0 > limit) {
+            (groups, peaks) = lay_out(false);
+        }
+        let (peak_bytes, device_bytes) = peaks;
         Ok(Fit { streamed, groups, in_flight, peak_bytes, device_bytes, allowed: limit, is_bounded })
     }
 
@@ -296,7 +305,7 @@ impl Sized<'_> {
         for group in groups {
             host += of_stores(&group.begins, false);
             device += of_stores(&group.begins, true);
-            let transferred = group.ops.iter().map(|op| self.outside(compiled, op.number, group.in_flight)).sum::<u64>();
+            let transferred = group.ops.iter().map(|op| self.outside(compiled, op.number, group)).sum::<u64>();
             peak = peak.max(host + device + group.host.bytes + group.device.bytes + transferred);
             device_peak = device_peak.max(device + group.device.bytes);
             host -= of_stores(&group.ends, false);
@@ -307,7 +316,8 @@ impl Sized<'_> {
 
     /// Returns the bytes that an operation has outside of the group's memory: parts of a reduction, and the
     /// buffer of a transfer.
-    fn outside(&self, compiled: &Compiled<'_>, op: usize, in_flight: u64) -> u64 {
+    fn outside(&self, compiled: &Compiled<'_>, op: usize, group: &Group) -> u64 {
+        let in_flight = group.in_flight;
         let laid = &compiled.laid[op];
         let tile = |used: &LaidUse| {
             let store = used.store.map(|store| &self.draft.stores[store as usize]);
@@ -325,7 +335,7 @@ impl Sized<'_> {
             }
             // A vector grows by doubling. A kernel's parts are copied to the host first.
             Body::Fold(fold) => {
-                let (parts, bytes) = (laid.parts_max(), fold.part_bytes() * in_flight);
+                let (parts, bytes) = (laid.parts_max() * group.chunk, fold.part_bytes() * in_flight);
                 let copied = if fold.kernel().is_some() { parts } else { 0 };
                 (parts.next_power_of_two().max(4) + copied) * bytes
             }

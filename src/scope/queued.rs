@@ -26,8 +26,8 @@ impl Step {
     /// Enqueues the batch of a kernel at this step, if it has one and nothing has failed.
     pub(super) fn enqueue(&self, op: usize, s: &mut DeviceStream) -> Result<Option<Landing>, BoxError> {
         let run = self.run();
-        let Some(batch) = self.batch(op).filter(|_| !run.has_failed()) else { return Ok(None) };
-        let failing = run.failing();
+        let Some(batch) = self.batch(op, self.number).filter(|_| !run.has_failed()) else { return Ok(None) };
+        let failing = run.failing(self.number, op, batch.number());
         #[cfg(debug_assertions)]
         let _claimed = batch.claim();
         batch.begin(s)?;
@@ -41,8 +41,8 @@ impl Step {
     /// Brings what the batch of a kernel has copied to the host to where it belongs.
     pub(super) fn land(&self, op: usize, landing: &Option<Landing>) {
         let run = self.run();
-        let (Some(batch), Some(landing)) = (self.batch(op).filter(|_| !run.has_failed()), landing) else { return };
-        let failing = run.failing();
+        let (Some(batch), Some(landing)) = (self.batch(op, self.number).filter(|_| !run.has_failed()), landing) else { return };
+        let failing = run.failing(self.number, op, batch.number());
         #[cfg(debug_assertions)]
         let _claimed = batch.claim();
         let body = &run.program[run.group.ops[op].number].body;

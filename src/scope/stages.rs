@@ -54,8 +54,9 @@ pub(super) fn stages(draft: &Draft, group: &Group, streams: &TileGroup, outline:
     }
     if !batches.is_empty() {
         let waits = waits(group, &batches, outline);
-        let steps = batches.iter().map(|&op| group.ops[op].skew + group.ops[op].batches).max().unwrap_or(0);
-        stages.push((Chain { draft, group, ops: &batches, in_flight: group.in_flight, waits }.pipeline()?, steps));
+        let rounds = batches.iter().map(|&op| group.ops[op].skew + group.ops[op].batches).max().unwrap_or(0);
+        let chain = Chain { draft, group, ops: &batches, in_flight: group.in_flight, waits };
+        stages.push((chain.pipeline()?, rounds.div_ceil(group.chunk)));
     }
     Ok(stages)
 }
@@ -76,8 +77,14 @@ fn waits(group: &Group, ops: &[usize], outline: &Outline) -> Waits {
             let [before, behind] = [&group.ops[earlier], &group.ops[later]];
             let ahead = behind.skew as i64 - before.skew as i64;
             for (_, met) in conflicts(outline, before.number, behind.number) {
-                let (first, last) = ((ahead - met.lag).max(1), (ahead + met.reach).min(group.in_flight as i64 - 1));
-                waits[later].extend((first..=last).map(|steps| (earlier, steps as u32)));
+                // In rounds; a step has `chunk` of them, and begins anywhere in one.
+                let (first, last) = ((ahead - met.lag).max(1), ahead + met.reach);
+                if first <= last {
+                    let chunk = group.chunk as i64;
+                    let (first, last) = ((first / chunk).max(1), last.div_euclid(chunk) + i64::from(last % chunk > 0));
+                    let steps = first..=last.min(group.in_flight as i64 - 1);
+                    waits[later].extend(steps.map(|steps| (earlier, steps as u32)));
+                }
             }
         }
         waits[later].sort_unstable();
@@ -96,18 +103,51 @@ impl Chain<'_> {
     fn build(&self, g: &mut Graph, step: &Value<Step>) -> Value<()> {
         let nodes = vec![None; self.group.ops.len()];
         let (mut links, mut folds) = (Links { g, step, nodes, last: None, phase: 1 }, Vec::new());
-        for &op in self.ops {
-            let draft = self.draft(op);
-            if draft.uses.iter().any(|used| matches!(used.of, Used::Scalar(_)) && used.mode == Mode::Read) {
+        let mut ops = self.ops;
+        while let Some(&op) = ops.first() {
+            if self.reads_scalar(op) {
                 // It may read what one of them gives.
                 folds.drain(..).for_each(|fold| self.combine(&mut links, fold));
             }
-            let node = self.op(&mut links, op);
-            links.nodes[op] = Some(node);
-            folds.extend(matches!(draft.body, Body::Fold(_)).then_some(op));
+            let (row, rest) = ops.split_at(self.row(ops));
+            let node = if row.len() > 1 { self.rows(&mut links, row) } else { self.op(&mut links, op) };
+            for &op in row {
+                links.nodes[op] = Some(node);
+                folds.extend(matches!(self.draft(op).body, Body::Fold(_)).then_some(op));
+            }
+            ops = rest;
         }
         folds.into_iter().for_each(|fold| self.combine(&mut links, fold));
         links.last.expect("a stage has an operation")
+    }
+
+    fn reads_scalar(&self, op: usize) -> bool {
+        self.draft(op).uses.iter().any(|used| matches!(used.of, Used::Scalar(_)) && used.mode == Mode::Read)
+    }
+
+    /// Returns how many of the first operations one node can run: they are closures on the host, and all but
+    /// the first wait for nothing but those before them.
+    fn row(&self, ops: &[usize]) -> usize {
+        if self.group.chunk > 1 {
+            // The tiles of a round are used again in the next one.
+            return ops.iter().take_while(|&&op| self.group.ops[op].batches > 1).count().max(1);
+        }
+        let is_plain = |&op: &usize| match &self.draft(op).body {
+            Body::Task(_) => true,
+            Body::Fold(fold) => fold.kernel().is_none(),
+            Body::Kernel(_) | Body::Transfer(_) => false,
+        };
+        let follows = |op: &usize| is_plain(op) && self.waits[*op].is_empty() && !self.reads_scalar(*op);
+        if !is_plain(&ops[0]) { 1 } else { 1 + ops[1..].iter().take_while(|op| follows(op)).count() }
+    }
+
+    /// Adds the node of several operations.
+    fn rows(&self, links: &mut Links<'_>, row: &[usize]) -> Value<()> {
+        let (name, ops) = (format!("{}{MORE}", self.draft(row[0]).name), row.to_vec());
+        let node = links.g.try_task(name, links.step, move |step: &Step| step.perform(&ops));
+        let node = self.link(links, row[0], node);
+        links.last = Some(node);
+        node
     }
 
     fn draft(&self, op: usize) -> &OpDraft {
@@ -136,7 +176,7 @@ impl Chain<'_> {
         }
         let node = match body {
             Body::Transfer(_) => links.g.future(name, step, move |step: Arc<Step>| step.start(op)),
-            _ => links.g.try_task(name, step, move |step: &Step| step.perform(op)),
+            _ => links.g.try_task(name, step, move |step: &Step| step.perform(&[op])),
         };
         links.last = Some(self.link(links, op, node));
         node
@@ -188,11 +228,8 @@ impl Links<'_> {
     }
 }
 
-/// The end of the name of a node that combines the parts of a reduction, and of one that copies to the host.
+/// The ends of the names of nodes that combine the parts of a reduction, that copy to the host, and that run
+/// more than one operation.
 const COMBINE: &str = " (combine)";
 const COPY: &str = " (copy)";
-
-/// Returns the operation of which a node is.
-pub(super) fn op_of(node: &str) -> &str {
-    [COMBINE, COPY].iter().find_map(|end| node.strip_suffix(end)).unwrap_or(node)
-}
+const MORE: &str = " (and more)";
