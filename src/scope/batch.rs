@@ -30,8 +30,10 @@ pub struct Batch<'a> {
     run: &'a GroupRun,
     op: &'a GroupOp,
     number: u64,
-    /// Its place among the batches in flight.
+    /// The place of its step among those in flight.
     pub(super) slot: usize,
+    /// Which memory of tiles it has.
+    pub(super) memory: usize,
     /// The leaf, if it is one of a reduction.
     leaf: Option<Leaf<'a>>,
 }
@@ -63,6 +65,11 @@ impl Step {
         &self.run
     }
 
+    /// Returns its place among the steps in flight.
+    pub(super) fn slot(&self) -> usize {
+        (self.number % self.run.group.in_flight) as usize
+    }
+
     /// Returns the rounds of this step. An operation has a batch in each, or none.
     pub(super) fn rounds(&self) -> std::ops::Range<u64> {
         let chunk = self.run.group.chunk;
@@ -74,8 +81,8 @@ impl Step {
         let run = &*self.run;
         let op = &run.group.ops[op];
         let number = round.checked_sub(op.skew).filter(|&number| number < op.batches)?;
-        let slot = (self.number % run.group.in_flight) as usize;
-        Some(Batch { run, op, number, slot, leaf: None })
+        let slot = self.slot();
+        Some(Batch { run, op, number, slot, memory: slot, leaf: None })
     }
 }
 
@@ -87,7 +94,7 @@ impl<'a> Batch<'a> {
             let access = access.as_ref().filter(|access| access.follows_leaves)?;
             let (ranges, axes) = (self.ranges::<AXES_MAX>(at), access.extents.len());
             let row_bytes = len(&ranges[1..axes]) * self.run.group.storages[access.storage as usize].element_bytes;
-            Some(Found { memory: self.run.read(access, &ranges[..axes], self.slot), ranges, row_bytes })
+            Some(Found { memory: self.run.read(access, &ranges[..axes], self.memory), ranges, row_bytes })
         };
         let tiles: SmallVec<[Option<Found>; 4]> = self.op.accesses.iter().zip(0..).map(found).collect();
         let [(first, last)] = self.ranges::<1>(self.op.driver);
@@ -166,7 +173,7 @@ impl<'a> Batch<'a> {
         let of_leaf = self.leaf.and_then(|leaf| Some((leaf, leaf.tiles[at as usize].as_ref()?)));
         let Some((leaf, found)) = of_leaf else {
             let ranges = self.ranges(at);
-            return (self.run.read(access, &ranges, self.slot), ranges);
+            return (self.run.read(access, &ranges, self.memory), ranges);
         };
         let rows = access.around(leaf.start, leaf.end);
         let offset = (rows.0 - found.ranges[0].0) * found.row_bytes;
@@ -186,7 +193,7 @@ impl<'a> Batch<'a> {
     /// Returns the tile of the use that writes. It is called once for each batch.
     pub(super) fn target<T: Element, const N: usize>(&self, at: u32) -> TileMut<'a, T, N> {
         let (access, ranges) = (self.access(at), self.ranges::<N>(at));
-        let memory = self.run.write(access, &ranges, self.slot);
+        let memory = self.run.write(access, &ranges, self.memory);
         // SAFETY: the use is of a store of `T`, and the memory has the elements of these ranges. No other
         // batch that uses one of them runs before this one has ended; and this one uses the store only here.
         let elements = unsafe { std::slice::from_raw_parts_mut(memory.cast::<T>(), len(&ranges) as usize) };
@@ -216,7 +223,7 @@ impl<'a> Batch<'a> {
         let access = self.access(at);
         if !self.run.is_in_place(access) {
             let ranges = self.ranges::<AXES_MAX>(at);
-            self.run.publish(access, &ranges[..access.extents.len()], self.slot);
+            self.run.publish(access, &ranges[..access.extents.len()], self.memory);
         }
     }
 

@@ -30,8 +30,9 @@ pub(super) struct Group {
     pub(super) ops: Vec<GroupOp>,
     pub(super) storages: Vec<Storage>,
     pub(super) in_flight: u64,
-    /// How many batches of each operation a step has, one after the other: more than one if none needs
-    /// another.
+    /// Whether no batch needs another of its step or another step. A batch may then have any memory of tiles.
+    pub(super) is_apart: bool,
+    /// How many batches of each operation a step has, one after the other.
     pub(super) chunk: u64,
     pub(super) host: Region,
     pub(super) device: Region,
@@ -149,6 +150,9 @@ pub(super) struct GroupRun {
     pub(super) group: Arc<Group>,
     pub(super) state: Arc<State>,
     memory: Block,
+    /// The memories of tiles that no batch has, the last one that was used at the end: so a thread gets that
+    /// which its cache has.
+    free: Mutex<Vec<usize>>,
     pub(super) device: OnceLock<DeviceMemory>,
     /// The memory of stores that have their own.
     pub(super) wholes: Vec<Option<Own>>,
@@ -166,6 +170,7 @@ pub(super) struct GroupRun {
 impl GroupRun {
     pub(super) fn new(program: Arc<[Op]>, group: Arc<Group>, state: Arc<State>, wholes: Vec<Option<Own>>) -> Result<Self> {
         let memory = Block::new(group.host.bytes, ALIGN)?;
+        let free = Mutex::new((0..group.in_flight as usize).rev().collect());
         let fold = |op: &GroupOp| match &program[op.number].body {
             Body::Fold(fold) => Some(fold.state(group.in_flight as usize)),
             _ => None,
@@ -178,6 +183,7 @@ impl GroupRun {
             group,
             state,
             memory,
+            free,
             device: OnceLock::new(),
             wholes,
             folds,
@@ -204,10 +210,10 @@ impl GroupRun {
         self.has_failed.load(Ordering::Relaxed)
     }
 
-    pub(super) fn base(&self, storage: &Storage) -> *mut u8 {
+    pub(super) fn base(&self, storage: &Storage, memory: usize) -> *mut u8 {
         match storage.at {
             // SAFETY: storages lie in the memory of their group.
-            Some(at) => unsafe { self.memory.base().add(at as usize) },
+            Some(at) => unsafe { self.memory.base().add(at as usize + memory * storage.apart as usize) },
             None => match &self.wholes[storage.store as usize] {
                 Some(Own::Host(block)) => block.base(),
                 _ => unreachable!("it begins before its first group"),
@@ -216,36 +222,36 @@ impl GroupRun {
     }
 
     /// Returns the memory where elements are gathered that are no slice.
-    fn gathered(&self, access: &Access, slot: usize) -> *mut u8 {
+    fn gathered(&self, access: &Access, memory: usize) -> *mut u8 {
         let own = access.gathered.expect("what is not always a slice has memory to be gathered in");
-        let at = self.group.host.gathered(own, slot);
+        let at = self.group.host.gathered(own, memory);
         // SAFETY: each batch in flight has its part of the group's memory, and each access its part of that.
         unsafe { self.memory.base().add(at as usize) }
     }
 
     /// Returns the memory of elements that are read.
-    pub(super) fn read(&self, access: &Access, ranges: &[Range], slot: usize) -> *const u8 {
+    pub(super) fn read(&self, access: &Access, ranges: &[Range], memory: usize) -> *const u8 {
         let storage = &self.group.storages[access.storage as usize];
         match storage.slice(ranges) {
             // SAFETY: the slice lies in its storage.
-            Some(at) => unsafe { self.base(storage).add(at as usize) },
-            None => self.gather(storage, access, ranges, slot),
+            Some(at) => unsafe { self.base(storage, memory).add(at as usize) },
+            None => self.gather(storage, access, ranges, memory),
         }
     }
 
     /// Returns the memory of elements that are written.
-    pub(super) fn write(&self, access: &Access, ranges: &[Range], slot: usize) -> *mut u8 {
+    pub(super) fn write(&self, access: &Access, ranges: &[Range], memory: usize) -> *mut u8 {
         let storage = &self.group.storages[access.storage as usize];
         match storage.slice(ranges) {
             // SAFETY: the slice lies in its storage.
-            Some(at) => unsafe { self.base(storage).add(at as usize) },
-            None if access.is_updated => self.gather(storage, access, ranges, slot),
-            None => self.gathered(access, slot),
+            Some(at) => unsafe { self.base(storage, memory).add(at as usize) },
+            None if access.is_updated => self.gather(storage, access, ranges, memory),
+            None => self.gathered(access, memory),
         }
     }
 
-    fn gather(&self, storage: &Storage, access: &Access, ranges: &[Range], slot: usize) -> *mut u8 {
-        let (base, to) = (self.base(storage), self.gathered(access, slot));
+    fn gather(&self, storage: &Storage, access: &Access, ranges: &[Range], memory: usize) -> *mut u8 {
+        let (base, to) = (self.base(storage, memory), self.gathered(access, memory));
         storage.pieces(ranges, |from, at, bytes| {
             // SAFETY: both lie in memory that this batch may use, and do not overlap.
             unsafe { copy((base, from), (to, at), bytes) }
@@ -259,9 +265,9 @@ impl GroupRun {
     }
 
     /// Brings what was written to where it belongs.
-    pub(super) fn publish(&self, access: &Access, ranges: &[Range], slot: usize) {
+    pub(super) fn publish(&self, access: &Access, ranges: &[Range], memory: usize) {
         let storage = &self.group.storages[access.storage as usize];
-        let base = self.base(storage);
+        let base = self.base(storage, memory);
         if storage.slice(ranges).is_some() {
             for (from, to, bytes) in storage.copies(ranges).into_iter().flatten() {
                 // SAFETY: both lie in the storage, and do not overlap. The copy belongs to the tile that this
@@ -270,7 +276,7 @@ impl GroupRun {
             }
             return;
         }
-        let written = self.gathered(access, slot);
+        let written = self.gathered(access, memory);
         storage.pieces(ranges, |to, at, bytes| {
             // SAFETY: both lie in memory that this batch may use, and do not overlap.
             unsafe { copy((written, at), (base, to), bytes) }
@@ -292,12 +298,15 @@ impl Step {
     /// Runs the batches that operations have at this step, unless something has failed: one after the other
     /// in each operation, and all operations in each of them.
     pub(super) fn perform(&self, ops: &[usize]) -> Result<(), BoxError> {
-        self.rounds().try_for_each(|round| ops.iter().try_for_each(|&op| self.perform_one(op, round)))
+        let memory = self.run.group.is_apart.then(|| Tiles::take(&self.run));
+        let at = memory.as_ref().map_or(self.slot(), |tiles| tiles.at);
+        self.rounds().try_for_each(|round| ops.iter().try_for_each(|&op| self.perform_one(op, round, at)))
     }
 
-    fn perform_one(&self, op: usize, round: u64) -> Result<(), BoxError> {
+    fn perform_one(&self, op: usize, round: u64, memory: usize) -> Result<(), BoxError> {
         let run = self.run();
-        let Some(batch) = self.batch(op, round).filter(|_| !run.has_failed()) else { return Ok(()) };
+        let Some(mut batch) = self.batch(op, round).filter(|_| !run.has_failed()) else { return Ok(()) };
+        batch.memory = memory;
         let failing = run.failing(self.number, op, batch.number());
         #[cfg(debug_assertions)]
         let _claimed = batch.claim();
@@ -347,6 +356,26 @@ impl GroupRun {
     }
 }
 
+/// A memory of tiles that batches of a step have, one after the other. No other step has it until this is
+/// dropped.
+struct Tiles<'r> {
+    run: &'r GroupRun,
+    at: usize,
+}
+
+impl<'r> Tiles<'r> {
+    fn take(run: &'r GroupRun) -> Self {
+        let at = lock(&run.free).pop().expect("there is one for each step in flight");
+        Self { run, at }
+    }
+}
+
+impl Drop for Tiles<'_> {
+    fn drop(&mut self) {
+        lock(&self.run.free).push(self.at);
+    }
+}
+
 /// Marks a group as failed when it is dropped.
 pub(super) struct Failing<'r> {
     run: &'r GroupRun,
@@ -386,7 +415,7 @@ impl<'a> Batch<'a> {
         let mut memory = Vec::new();
         self.each_access(|run: &GroupRun, access: &Access, ranges: &[Range]| {
             if !run.group.storages[access.storage as usize].is_on_device {
-                run.each_piece(access, ranges, |addresses| memory.push((addresses, access.is_written)));
+                run.each_piece(access, ranges, self.memory, |addresses| memory.push((addresses, access.is_written)));
             }
         });
         self.run().claims.claim(memory)
@@ -396,9 +425,9 @@ impl<'a> Batch<'a> {
 #[cfg(debug_assertions)]
 impl GroupRun {
     /// Calls `each` for all memory of some elements.
-    fn each_piece(&self, access: &Access, ranges: &[Range], mut each: impl FnMut(std::ops::Range<usize>)) {
+    fn each_piece(&self, access: &Access, ranges: &[Range], memory: usize, mut each: impl FnMut(std::ops::Range<usize>)) {
         let storage = &self.group.storages[access.storage as usize];
-        let base = self.base(storage).addr();
+        let base = self.base(storage, memory).addr();
         let mut add = |at: u64, bytes: u64| each(base + at as usize..base + (at + bytes) as usize);
         match storage.slice(ranges) {
             Some(at) => add(at, len(ranges) * storage.element_bytes),

@@ -25,12 +25,16 @@ impl Compiled<'_> {
             ops: Vec::new(),
             storages: Vec::new(),
             in_flight,
-            chunk: if is_chunked { self.chunk(group, &ops, in_flight) } else { 1 },
+            is_apart: self.is_apart(group, &ops),
+            chunk: 1,
             host: Region::default(),
             device: Region::default(),
             begins: Vec::new(),
             ends: Vec::new(),
         };
+        if is_chunked && laid.is_apart {
+            laid.chunk = self.chunk(group, in_flight);
+        }
         for is_on_device in [false, true] {
             self.place_stores(&mut laid, group, &ops, is_on_device);
         }
@@ -51,14 +55,13 @@ impl Compiled<'_> {
         laid
     }
 
-    /// Returns how many batches of each operation a step has. It is more than one only if no batch needs one of
-    /// another step: then a worker has all tiles of a step in its cache, and looks for the next step less
-    /// often.
-    fn chunk(&self, group: &TileGroup, ops: &[usize], in_flight: u64) -> u64 {
+    /// Returns whether no batch needs another, but those of its own round: then a step may have any memory of
+    /// tiles, and several rounds one after the other.
+    fn is_apart(&self, group: &TileGroup, ops: &[usize]) -> bool {
         let places: Vec<Place> = group.places().copied().collect();
         let of_batches = |at: &usize| matches!(places[*at], Place::Batches { .. });
         let batches: Vec<usize> = (0..ops.len()).filter(of_batches).map(|at| ops[at]).collect();
-        let Some(&first) = batches.first() else { return 1 };
+        let Some(&first) = batches.first() else { return false };
         let launch = &self.laid[first].launch;
         let is_alone = |&op: &usize| {
             let is_on_host = match &self.draft.ops[op].body {
@@ -70,23 +73,30 @@ impl Compiled<'_> {
             let needs = |&before: &usize| conflicts(&self.outline, before, op).any(|(_, met)| met.lag > 0 || met.reach > 0);
             is_on_host && self.laid[op].launch == *launch && !before.into_iter().any(needs)
         };
+        // What is done once comes behind them, and reads values that were combined.
         let comes_behind = |place: &&Place| matches!(place, Place::Once { .. });
         let is_sorted = places.iter().skip_while(|place| !comes_behind(place)).all(|place| comes_behind(&place));
-        let is_behind = |(at, place): (usize, &Place)| match place {
+        let fits = |(at, place): (usize, &Place)| match place {
             Place::Batches { skew } => *skew == 0,
             Place::Before => true,
             Place::Once { .. } => self.laid[ops[at]].uses.iter().all(|used| used.store.is_none()),
             Place::All => false,
         };
         let in_one = |window: &Window| window.tiles.is_none_or(|tiles| tiles == 1);
-        let bytes: u64 = group.windows().iter().filter(|window| window.tiles.is_some()).map(|window| window.tile_bytes).sum();
-        let is_chunked = is_sorted
-            && bytes <= CHUNKED_BYTES_MAX
+        launch.iter().product::<u64>() > 1
+            && is_sorted
             && group.windows().iter().all(in_one)
-            && places.iter().enumerate().all(is_behind)
-            && batches.iter().all(is_alone);
-        let count = launch.iter().product::<u64>();
-        if is_chunked { (count / (in_flight * STEPS_MIN)).clamp(1, CHUNK_MAX) } else { 1 }
+            && places.iter().enumerate().all(fits)
+            && batches.iter().all(is_alone)
+    }
+
+    /// Returns how many batches of each operation a step has, where none needs another: several if they are
+    /// small, so that a worker looks for work less often.
+    fn chunk(&self, group: &TileGroup, in_flight: u64) -> u64 {
+        let of_batch = group.windows().iter().filter(|window| window.tiles.is_some());
+        let bytes: u64 = of_batch.map(|window| window.tile_bytes).sum();
+        let batches = group.ops().map(|op| self.laid[op.index()].launch.iter().product::<u64>()).max().unwrap_or(1);
+        if bytes > CHUNKED_BYTES_MAX { 1 } else { (batches / (in_flight * STEPS_MIN)).clamp(1, CHUNK_MAX) }
     }
 
     /// Gives each store of the host, or of the device, its storage.
@@ -98,11 +108,11 @@ impl Compiled<'_> {
         let [mut own, mut before] = [(); 2].map(|()| Vec::<(usize, Window)>::new());
         for (store, window) in windows {
             let first = self.first_use(store, ops[window.used.0]);
-            let form = self.form(store, window, first, ops, (laid.in_flight, laid.chunk));
+            let form = self.form(store, window, first, ops, laid.in_flight);
             let is_own = matches!(&form, Form::Blocks { .. }) && window.tiles == Some(1);
             let draft = &self.draft.stores[store as usize];
             let (extents, element_bytes) = (draft.extents.clone(), draft.element_bytes);
-            let mut storage = Storage { at: None, store, is_on_device, extents, element_bytes, form };
+            let mut storage = Storage { at: None, apart: 0, store, is_on_device, extents, element_bytes, form };
             if is_own {
                 own.push((laid.storages.len(), window.clone()));
             } else if window.is_before {
@@ -125,15 +135,18 @@ impl Compiled<'_> {
         for ((at, _), start) in own.iter().zip(starts) {
             let storage = &mut laid.storages[*at];
             storage.at = Some(end + start);
-            if let Form::Blocks { stride: own, .. } = &mut storage.form {
+            if let Form::Blocks { stride: own, ring, .. } = &mut storage.form {
                 *own = stride;
+                if laid.is_apart {
+                    (*ring, storage.apart) = (1, stride);
+                }
             }
         }
         laid.region(is_on_device).bytes = end + stride * laid.in_flight;
     }
 
     /// Returns how much of a store is there: `first` is the use that writes it first.
-    fn form(&self, store: u32, window: &Window, first: &LaidUse, ops: &[usize], (in_flight, chunk): (u64, u64)) -> Form {
+    fn form(&self, store: u32, window: &Window, first: &LaidUse, ops: &[usize], in_flight: u64) -> Form {
         let Some(tiles) = window.tiles else { return Form::Whole };
         let (draft, tile) = (&self.draft.stores[store as usize], first.tile.clone());
         let counts: u64 = tile.iter().zip(&draft.extents).map(|(&tile, &extent)| extent.div_ceil(tile).max(1)).product();
@@ -144,7 +157,7 @@ impl Compiled<'_> {
         if tiles == 1 || !is_of_rows {
             // Those of a batch share memory with others of its step, which may be of other batches.
             let (ring, shift) = if tiles == 1 { (in_flight, window.from_step.unwrap_or(0)) } else { (ring, 0) };
-            return Form::Blocks { tile, ring, stride: bytes.next_multiple_of(ALIGN), shift, chunk };
+            return Form::Blocks { tile, ring, stride: bytes.next_multiple_of(ALIGN), shift };
         }
         // A halo that is longer than a tile is gathered.
         let halo = |side: fn(&LaidUse) -> usize| {

@@ -21,7 +21,9 @@ use crate::error::{Kind, Result};
 /// A block of zeroed memory, aligned for any element.
 pub(super) struct Block {
     base: NonNull<u8>,
-    layout: Layout,
+    bytes: usize,
+    /// Where it was allocated, and how.
+    allocated: (NonNull<u8>, Layout),
 }
 
 // SAFETY: a block is plain memory.
@@ -31,20 +33,27 @@ unsafe impl Sync for Block {}
 
 /// The alignment of blocks, and of all that is laid out in them: a line of the cache.
 pub(super) const ALIGN: u64 = 64;
+/// Memory of this alignment is zeroed by the system when it is touched, so what is not used costs nothing.
+const LAZY_ALIGN: usize = 16;
 
 impl Block {
     /// # Errors
     /// If there is not so much memory.
     pub(super) fn new(bytes: u64, align: u64) -> Result<Self> {
         let none = || Kind::NoRunMemory { bytes: usize::try_from(bytes).unwrap_or(usize::MAX) }.into();
-        let size = usize::try_from(bytes).map_err(|_| none())?;
-        let layout = Layout::from_size_align(size, align as usize).map_err(|_| none())?;
-        if size == 0 {
-            return Ok(Self { base: NonNull::<u128>::dangling().cast(), layout });
+        let (bytes, align) = (usize::try_from(bytes).map_err(|_| none())?, align as usize);
+        let more = if align > LAZY_ALIGN { align - LAZY_ALIGN } else { 0 };
+        let size = bytes.checked_add(more).ok_or_else(none)?;
+        let layout = Layout::from_size_align(size, align.min(LAZY_ALIGN)).map_err(|_| none())?;
+        if bytes == 0 {
+            let base = NonNull::<[u8; ALIGN as usize]>::dangling().cast();
+            return Ok(Self { base, bytes, allocated: (base, Layout::new::<()>()) });
         }
         // SAFETY: the size is not zero.
-        let base = NonNull::new(unsafe { alloc_zeroed(layout) });
-        base.map(|base| Self { base, layout }).ok_or_else(none)
+        let start = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(none)?;
+        // SAFETY: there are so many bytes more.
+        let base = unsafe { start.add(start.align_offset(align)) };
+        Ok(Self { base, bytes, allocated: (start, layout) })
     }
 
     pub(super) fn base(&self) -> *mut u8 {
@@ -53,16 +62,16 @@ impl Block {
 
     /// Returns a copy of the elements of a block that was made for them. No thread writes them.
     pub(super) fn to_vec<T: Element>(&self) -> Vec<T> {
-        let len = self.layout.size() / size_of::<T>();
+        let len = self.bytes / size_of::<T>();
         // SAFETY: the block is initialised, aligned for the elements, and any bytes are elements.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr().cast::<T>(), len) }.to_vec()
     }
 
     /// Returns the elements of a block that was made for them: with their alignment.
     pub(super) fn into_vec<T: Element>(self) -> Vec<T> {
-        let len = self.layout.size() / size_of::<T>();
-        if len == 0 || self.layout.align() != align_of::<T>() {
-            return Vec::new();
+        let (len, layout) = (self.bytes / size_of::<T>(), self.allocated.1);
+        if len == 0 || Layout::array::<T>(len) != Ok(layout) {
+            return self.to_vec();
         }
         let base = std::mem::ManuallyDrop::new(self).base.as_ptr();
         // SAFETY: the block was allocated as a vector allocates so many elements; any bytes are elements.
@@ -72,9 +81,10 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        if self.layout.size() > 0 {
+        let (start, layout) = self.allocated;
+        if layout.size() > 0 {
             // SAFETY: allocated in `new` with this layout.
-            unsafe { dealloc(self.base.as_ptr(), self.layout) }
+            unsafe { dealloc(start.as_ptr(), layout) }
         }
     }
 }
@@ -92,6 +102,8 @@ pub(super) fn len(ranges: &[Range]) -> u64 {
 pub(super) struct Storage {
     /// Where its first byte is in the memory of its group; or none, and it has memory of its own.
     pub(super) at: Option<u64>,
+    /// How many bytes it is further in each memory of tiles, if a batch may have any of them.
+    pub(super) apart: u64,
     /// The store.
     pub(super) store: u32,
     pub(super) is_on_device: bool,
@@ -110,14 +122,12 @@ pub(super) enum Form {
         before: u64,
         behind: u64,
     },
-    /// A ring of blocks, each so many bytes behind the one before. Block b has place `b + shift` there, or
-    /// with the others of its chunk the place of one.
+    /// A ring of blocks, each so many bytes behind the one before. Block b has place `b + shift` there.
     Blocks {
         tile: Vec<u64>,
         ring: u64,
         stride: u64,
         shift: u64,
-        chunk: u64,
     },
 }
 
@@ -195,7 +205,7 @@ impl Storage {
                 let run = if last == 0 { tile - ranges[0].0 % tile } else { self.extents[last] - ranges[last].0 };
                 (offset * self.element_bytes, run)
             }
-            Form::Blocks { tile, ring, stride, shift, chunk } => {
+            Form::Blocks { tile, ring, stride, shift } => {
                 let (mut block, mut offset, mut run) = (0, 0, 0);
                 for (axis, shape) in self.block_shape(ranges).enumerate() {
                     let (at, tile) = (ranges[axis].0, tile[axis]);
@@ -203,7 +213,7 @@ impl Storage {
                     offset = along(shape, at % tile, offset);
                     run = shape - at % tile;
                 }
-                ((block + shift) / chunk % ring * stride + offset * self.element_bytes, run)
+                ((block + shift) % ring * stride + offset * self.element_bytes, run)
             }
         }
     }

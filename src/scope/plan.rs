@@ -64,8 +64,8 @@ impl fmt::Display for NotStreaming {
 
 impl std::error::Error for NotStreaming {}
 
-/// The bytes that the tiles of a batch in memory together should have: less than a core's second cache.
-const CACHE_BYTES: u64 = 384 << 10;
+/// The bytes that the tiles of a batch in memory together should have: half of a core's second cache.
+const CACHE_BYTES: u64 = 256 << 10;
 /// The same on a device, where to begin a kernel takes longer than to work on the tile of a core.
 const DEVICE_CACHE_BYTES: u64 = 16 << 20;
 /// With fewer tiles nothing is gained, and a stencil's first batch would need the last one.

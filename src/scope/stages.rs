@@ -128,8 +128,8 @@ impl Chain<'_> {
     /// Returns how many of the first operations one node can run: they are closures on the host, and all but
     /// the first wait for nothing but those before them.
     fn row(&self, ops: &[usize]) -> usize {
-        if self.group.chunk > 1 {
-            // The tiles of a round are used again in the next one.
+        if self.group.is_apart {
+            // They have memory of tiles for as long as the node runs.
             return ops.iter().take_while(|&&op| self.group.ops[op].batches > 1).count().max(1);
         }
         let is_plain = |&op: &usize| match &self.draft(op).body {
