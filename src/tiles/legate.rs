@@ -6,6 +6,7 @@
 //! read passes, and hangs there. Tasks with one point are exempt from equal domains, and may read a store
 //! that is being reduced.
 
+use super::index::UseId;
 use super::outline::{Access, Mode, OpKind, Operation, Outline};
 use super::reason::Reason;
 use super::rules::clash;
@@ -14,8 +15,8 @@ use super::rules::clash;
 #[derive(Default)]
 pub(super) struct Group {
     ops: Vec<usize>,
-    /// By store: the operation and the place of its last access.
-    last: Vec<Option<(usize, usize)>>,
+    /// By store: its last use.
+    last: Vec<Option<UseId>>,
 }
 
 impl Group {
@@ -28,12 +29,12 @@ impl Group {
             return vec![Reason::Launches { op: op.name.clone(), other: other.name.clone() }];
         }
         let mut last = self.last.clone();
-        for (place, access) in op.accesses.iter().enumerate() {
-            let store = access.store.index();
-            if let Some(reason) = last[store].and_then(|earlier| refused(outline, earlier, (number, place))) {
+        for (access, store) in op.accesses.iter().map(|access| access.store.index()).enumerate() {
+            let used = UseId { op: number, access };
+            if let Some(reason) = last[store].and_then(|earlier| refused(outline, earlier, used)) {
                 return vec![reason];
             }
-            last[store] = Some((number, place));
+            last[store] = Some(used);
         }
         self.last = last;
         self.ops.push(number);
@@ -45,14 +46,14 @@ fn is_exempt(op: &Operation) -> bool {
     op.kind == OpKind::Task && op.batches() == 1
 }
 
-fn refused(outline: &Outline, earlier: (usize, usize), later: (usize, usize)) -> Option<Reason> {
-    let access = |(op, place): (usize, usize)| -> &Access { &outline.ops[op].accesses[place] };
+fn refused(outline: &Outline, earlier: UseId, later: UseId) -> Option<Reason> {
+    let access = |used: UseId| -> &Access { &outline.ops[used.op].accesses[used.access] };
     let (before, behind) = (access(earlier), access(later));
-    let launch = |(op, _): (usize, usize)| outline.ops[op].axes();
+    let launch = |used: UseId| outline.ops[used.op].axes();
     let clash = || clash(outline, earlier, later);
     match (&before.mode, &behind.mode) {
         (Mode::Reduce(one), Mode::Reduce(other)) if one == other => None,
-        (Mode::Reduce(_), Mode::Read) if is_exempt(&outline.ops[later.0]) => None,
+        (Mode::Reduce(_), Mode::Read) if is_exempt(&outline.ops[later.op]) => None,
         (Mode::Reduce(_), _) => Some(Reason::Reduced { clash: clash() }),
         // Nothing but a reduction is known of what comes before one.
         (_, Mode::Reduce(_)) => None,

@@ -9,8 +9,9 @@
 //! With n batches in flight there are n - 1 more. A store with a window of one tile belongs to a batch; those
 //! of one batch share memory, if they are not used at the same time.
 
-use super::meet::{Use, meeting};
-use super::outline::{Access, Mode, Operation, Outline, StoreId};
+use super::index::{Index, UseId};
+use super::lifetimes::is_made_by;
+use super::outline::{Mode, StoreId};
 
 /// Where an operation of a group runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,12 +54,12 @@ pub struct Window {
 
 impl Window {
     /// Returns the bytes with so many batches in flight.
-    fn bytes(&self, in_flight: u64) -> u64 {
+    pub(super) fn bytes(&self, in_flight: u64) -> u64 {
         let tiles = |tiles: u64| tiles.saturating_add(in_flight - 1).saturating_mul(self.tile_bytes).min(self.store_bytes);
         self.tiles.map_or(self.store_bytes, tiles)
     }
 
-    fn is_of_a_batch(&self) -> bool {
+    pub(super) fn is_of_a_batch(&self) -> bool {
         self.tiles == Some(1)
     }
 }
@@ -68,17 +69,15 @@ impl Window {
 pub(super) struct Windows(pub(super) Vec<Window>);
 
 impl Windows {
-    /// `is_whole` has the stores that are whole while the group streams.
-    pub(super) fn new(outline: &Outline, ops: &[Placed], is_whole: impl Fn(StoreId) -> bool) -> Self {
-        let mut windows: Vec<Window> = Vec::new();
-        for (at, placed) in ops.iter().enumerate() {
-            for access in &outline.ops[placed.op].accesses {
-                if let Some(window) = windows.iter_mut().find(|window| window.store == access.store) {
-                    window.used.1 = at;
-                    window.is_before &= placed.place == Place::Before;
-                    continue;
+    pub(super) fn new(index: &Index<'_>, ops: &[Placed]) -> Self {
+        let ends = (ops[0].op, ops[ops.len() - 1].op);
+        let mut windows = Vec::new();
+        for op in ends.0..=ends.1 {
+            for access in 0..index.outline.ops[op].accesses.len() {
+                let used = UseId { op, access };
+                if index.is_first(used, ends.0) {
+                    windows.push(window(index, ops, index.access(used).store));
                 }
-                windows.push(window(outline, ops, at, access, is_whole(access.store)));
             }
         }
         Self(windows)
@@ -95,38 +94,46 @@ impl Windows {
     }
 }
 
-/// Returns the window of a store that the operation at a place of the group is the first to use.
-fn window(outline: &Outline, ops: &[Placed], at: usize, first: &Access, is_whole: bool) -> Window {
-    let (id, store) = (first.store, &outline.stores[first.store.index()]);
-    let (launch, from_step) = (outline.ops[ops[at].op].axes(), first_step(ops[at].place));
+/// Returns the window of a store that a group uses.
+pub(super) fn window(index: &Index<'_>, ops: &[Placed], id: StoreId) -> Window {
+    let (start, ends) = (ops[0].op, (ops[0].op, ops[ops.len() - 1].op));
+    let uses = index.uses(id, ends);
+    let (store, first, place) = (&index.outline.stores[id.index()], index.access(uses[0]), ops[uses[0].op - start].place);
     let tile = |(axis, &extent): (usize, &u64)| first.part.along(axis).map_or(extent, |tiles| tiles.size().min(extent));
     let tile_bytes = store.extents.iter().enumerate().map(tile).product::<u64>().saturating_mul(store.element_bytes);
-    let is_before = ops[at].place == Place::Before && !is_whole && !store.is_kept;
-    let mut window =
-        Window { store: id, tiles: None, tile_bytes, store_bytes: store.bytes(), used: (at, at), from_step, is_before };
+    let is_whole = store.is_kept || index.lifetimes.is_beyond(id, ends);
+    let is_before = !is_whole && uses.iter().all(|used| ops[used.op - start].place == Place::Before);
+    let used = (uses[0].op - start, uses[uses.len() - 1].op - start);
+    let tiles = if is_whole { None } else { tiles_of(index, ops, uses) };
+    // A window is no larger than the store.
+    let tiles = tiles.filter(|&tiles| tiles.saturating_mul(tile_bytes) < store.bytes() || tiles == 1);
+    let from_step = first_step(place);
+    Window { store: id, tiles, tile_bytes, store_bytes: store.bytes(), used, from_step, is_before }
+}
+
+/// Returns the tiles of a store that a batch in flight needs, if a group has all uses of it; None if it needs
+/// the whole store.
+fn tiles_of(index: &Index<'_>, ops: &[Placed], uses: &[UseId]) -> Option<u64> {
+    let place = |used: UseId| ops[used.op - ops[0].op].place;
+    let (made, first) = (index.form(uses[0]), index.access(uses[0]));
     // A store that is read first was made before, and one that is reduced stays until the end.
-    let is_written = first.mode == Mode::Write && is_made_by(&outline.ops[ops[at].op], id);
-    if is_whole || store.is_kept || !is_written || first.part.is_whole() {
-        return window;
+    let is_written = first.mode == Mode::Write && is_made_by(&index.outline.ops[uses[0].op], first.store);
+    let is_once = matches!(place(uses[0]), Place::Once { .. });
+    if !is_written || is_once || first.part.is_whole() {
+        return None;
     }
-    let is_once = matches!(ops[at].place, Place::Once { .. });
-    let Some(from) = from_step.filter(|_| !is_once) else { return window };
+    let from = first_step(place(uses[0]))?;
     let mut tiles = 1;
-    for placed in &ops[at..] {
-        for access in outline.ops[placed.op].accesses.iter().filter(|access| access.store == id) {
-            let Some(step) = first_step(placed.place) else { return window };
-            // The first writer may have other elements.
-            let is_other = access.part != first.part || outline.ops[placed.op].axes() != launch;
-            if access.mode != Mode::Read && is_other {
-                return window;
-            }
-            let later = Use { launch: outline.ops[placed.op].axes(), part: &access.part };
-            let Some(met) = meeting(&store.extents, Use { launch, part: &first.part }, later) else { continue };
-            tiles = tiles.max((step as i64 + met.reach - from as i64 + 1).max(1) as u64);
+    for &used in uses {
+        let step = first_step(place(used))?;
+        // The first writer may have other elements.
+        if index.access(used).mode != Mode::Read && index.form(used) != made {
+            return None;
         }
+        let Some(met) = index.meeting(made, index.form(used)) else { continue };
+        tiles = tiles.max((step as i64 + met.reach - from as i64 + 1).max(1) as u64);
     }
-    window.tiles = Some(tiles).filter(|&tiles| tiles.saturating_mul(tile_bytes) < window.store_bytes || tiles == 1);
-    window
+    Some(tiles)
 }
 
 /// Returns the step of the first batch; None if there are no batches yet.
@@ -138,77 +145,28 @@ fn first_step(place: Place) -> Option<u64> {
     }
 }
 
-/// Lays blocks out: each is used from its first to its last time, and those that are used at the same time do
-/// not overlap. Returns where each begins, and the size of all. Each takes the first gap that is large
-/// enough.
+/// Lays blocks out, in the order of their first times: each is used from its first to its last time, and
+/// those that are used at the same time do not overlap. Returns where each begins, and the size of all. Each
+/// takes the first gap that is large enough.
 pub(crate) fn pack(blocks: &[(usize, usize, u64)]) -> (Vec<u64>, u64) {
+    debug_assert!(blocks.is_sorted_by_key(|block| block.0));
     let mut starts: Vec<u64> = Vec::with_capacity(blocks.len());
-    for (number, &(first, last, bytes)) in blocks.iter().enumerate() {
-        let together = |&other: &usize| blocks[other].0 <= last && first <= blocks[other].1;
-        let mut taken: Vec<(u64, u64)> =
-            (0..number).filter(together).map(|other| (starts[other], starts[other].saturating_add(blocks[other].2))).collect();
-        taken.sort_unstable();
+    // Where those in use begin and end, and until when they are in use.
+    let mut taken: Vec<(u64, u64, usize)> = Vec::new();
+    let mut size = 0;
+    for &(first, last, bytes) in blocks {
+        taken.retain(|&(_, _, last)| last >= first);
         let mut start = 0_u64;
-        for (begin, end) in taken {
+        for &(begin, end, _) in &taken {
             if start.saturating_add(bytes) <= begin {
                 break;
             }
             start = start.max(end);
         }
+        let block = (start, start.saturating_add(bytes), last);
+        taken.insert(taken.partition_point(|other| *other < block), block);
+        size = size.max(block.1);
         starts.push(start);
     }
-    let size = starts.iter().zip(blocks).map(|(start, block)| start.saturating_add(block.2)).max().unwrap_or(0);
     (starts, size)
-}
-
-/// From which operation to which other each store is in memory, if nothing streams. -1 is before the first
-/// one, and the number of operations is behind the last.
-pub(super) struct Lifetimes(Vec<Option<(i64, i64)>>);
-
-impl Lifetimes {
-    pub(super) fn new(outline: &Outline) -> Self {
-        let mut of: Vec<Option<(i64, i64)>> = vec![None; outline.stores.len()];
-        for (op, number) in outline.ops.iter().zip(0..) {
-            for access in &op.accesses {
-                // A store that is read first was there before.
-                let from = if is_made_by(op, access.store) { number } else { -1 };
-                let is_kept = outline.stores[access.store.index()].is_kept;
-                let until = if is_kept { outline.ops.len() as i64 } else { number };
-                let known = of[access.store.index()].get_or_insert((from, until));
-                known.1 = known.1.max(until);
-            }
-        }
-        Self(of)
-    }
-
-    /// Returns whether a store is in memory before or behind these operations, too.
-    pub(super) fn is_beyond(&self, store: StoreId, (first, last): (usize, usize)) -> bool {
-        self.0[store.index()].is_some_and(|(from, until)| from < first as i64 || until > last as i64)
-    }
-
-    /// Returns the bytes of the stores in memory of which these operations use none.
-    pub(super) fn idle_bytes(&self, outline: &Outline, windows: &Windows, (first, last): (usize, usize)) -> u64 {
-        let is_idle = |store: StoreId| {
-            let is_used = windows.0.iter().any(|window| window.store == store);
-            !is_used && self.0[store.index()].is_some_and(|(from, until)| from < first as i64 && until > last as i64)
-        };
-        self.sum(outline, is_idle)
-    }
-
-    /// Returns the most bytes of the operations one after the other, with whole stores.
-    pub(super) fn unstreamed_bytes(&self, outline: &Outline) -> u64 {
-        let is_live =
-            |store: StoreId, number: i64| self.0[store.index()].is_some_and(|(from, until)| (from..=until).contains(&number));
-        (0..outline.ops.len() as i64).map(|number| self.sum(outline, |store| is_live(store, number))).max().unwrap_or(0)
-    }
-
-    fn sum(&self, outline: &Outline, is_counted: impl Fn(StoreId) -> bool) -> u64 {
-        let stores = (0..self.0.len() as u32).map(StoreId).filter(|&store| is_counted(store));
-        stores.fold(0, |sum, store| sum.saturating_add(outline.stores[store.index()].bytes()))
-    }
-}
-
-/// Returns whether an operation only writes a store, or only reduces into it.
-fn is_made_by(op: &Operation, store: StoreId) -> bool {
-    op.accesses.iter().filter(|access| access.store == store).all(|access| access.mode != Mode::Read)
 }

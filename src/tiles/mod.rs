@@ -33,13 +33,16 @@
 // report and the picture. Never here: an element, a closure of the user, a thread, a clock, a device. The
 // cost of a rule does not depend on the number of batches, but for a diagonal.
 
+mod index;
 #[cfg(feature = "json")]
 mod json;
 mod legate;
+mod lifetimes;
 mod meet;
 mod memory;
 mod outline;
 mod part;
+mod peak;
 mod reason;
 mod report;
 mod rules;

@@ -1,8 +1,11 @@
 //! How a scope streams: its groups, why each of them ends, and how much memory they need.
 
+use super::index::Index;
 use super::legate;
-use super::memory::{Lifetimes, Place, Placed, Window, Windows};
+use super::lifetimes::clamped;
+use super::memory::{Place, Placed, Window, Windows};
 use super::outline::{OpId, Outline};
+use super::peak::Peak;
 use super::reason::Reason;
 use super::rules::Group as Growing;
 use crate::error::{Kind, Result};
@@ -44,9 +47,6 @@ pub struct Group {
     cut: Vec<Reason>,
 }
 
-/// A group without its memory: its operations, and why it ends.
-type Found = (Vec<Placed>, Vec<Reason>);
-
 impl Outline {
     /// Finds the groups of operations that stream together: each is as long as it can be. Without a bound, a
     /// batch in flight may need as many bytes as the program that does not stream.
@@ -63,40 +63,17 @@ impl Outline {
     /// As [`Outline::stream`]; or if the groups need more: the error says the least that would do.
     pub fn stream_within(&self, rule: Rule, memory_max: impl Into<Option<u64>>) -> Result<Streamed> {
         self.check()?;
-        let lifetimes = Lifetimes::new(self);
-        let unstreamed_bytes = lifetimes.unstreamed_bytes(self);
-        let Some(limit) = memory_max.into() else { return Ok(self.grouped(rule, &lifetimes, unstreamed_bytes)) };
-        let streamed = self.grouped(rule, &lifetimes, limit);
+        let index = Index::new(self);
+        let Some(limit) = memory_max.into() else { return Ok(index.grouped(rule, index.lifetimes.unstreamed_bytes())) };
+        let streamed = index.grouped(rule, limit);
         if streamed.bytes(1) <= limit {
             return Ok(streamed);
         }
         // Shorter groups keep more stores whole, so the longest ones may need less.
-        let longest = self.grouped(rule, &lifetimes, u64::MAX).bytes(1);
-        let does_fit = |bytes: u64| self.grouped(rule, &lifetimes, bytes).bytes(1) <= bytes;
+        let longest = index.grouped(rule, u64::MAX).bytes(1);
+        let does_fit = |bytes: u64| index.grouped(rule, bytes).bytes(1) <= bytes;
         let cut = Some(streamed.bytes(1)).filter(|&bytes| bytes < longest && does_fit(bytes));
         Err(Kind::TooLittleMemory { bytes: cut.unwrap_or(longest), limit }.into())
-    }
-
-    /// Finds the groups. One batch in flight of each needs at most `limit` bytes, unless the group is a
-    /// single operation.
-    fn grouped(&self, rule: Rule, lifetimes: &Lifetimes, limit: u64) -> Streamed {
-        // The other rules know of no memory.
-        let limit = if rule == Rule::Exact { limit } else { u64::MAX };
-        let mut groups: Vec<Group> = Vec::new();
-        let mut first = 0;
-        while first < self.ops.len() {
-            let (mut ops, mut cut) = self.longest(rule, first);
-            let mut group = self.group(lifetimes, &ops, cut.clone());
-            // Which stores are whole depends on where the group ends.
-            while group.bytes(1) > limit && ops.len() > 1 {
-                let last = ops.pop().expect("it has more than one");
-                cut = vec![Reason::Memory { op: self.ops[last.op].name.clone(), bytes: group.bytes(1), limit }];
-                group = self.group(lifetimes, &ops, cut.clone());
-            }
-            first += ops.len();
-            groups.push(group);
-        }
-        Streamed { outline: self.clone(), rule, groups, unstreamed_bytes: lifetimes.unstreamed_bytes(self) }
     }
 
     /// Returns all reasons why the operations are not one group. None: all of them stream together.
@@ -109,49 +86,107 @@ impl Outline {
         reasons.dedup();
         Ok(reasons)
     }
+}
 
-    /// Returns the longest group from an operation on, whatever it needs, and why it is no longer.
-    fn longest(&self, rule: Rule, first: usize) -> Found {
-        let (mut exact, mut legate) = (Growing::new(rule != Rule::InOrder), legate::Group::default());
-        let end = if rule == Rule::Off { first + 1 } else { self.ops.len() };
-        for number in first..end {
-            let reasons = if rule == Rule::Legate { legate.add(self, number) } else { exact.add(self, number) };
-            if !reasons.is_empty() && number == first {
-                // It does not stream at all: a group of its own.
-                return (vec![Placed { op: first, place: Place::All }], reasons);
-            }
-            if !reasons.is_empty() {
-                return (placed(rule, exact, first, number), reasons);
-            }
+impl Index<'_> {
+    /// Finds the groups. One batch in flight of each needs at most `limit` bytes, unless the group is a
+    /// single operation.
+    fn grouped(&self, rule: Rule, limit: u64) -> Streamed {
+        let mut groups: Vec<Group> = Vec::new();
+        let mut first = 0;
+        while first < self.outline.ops.len() {
+            let group = match rule {
+                // The other rules know of no memory.
+                Rule::Exact if limit < u64::MAX => self.longest_within(first, limit),
+                _ => self.longest(rule, first),
+            };
+            first += group.ops.len();
+            groups.push(group);
         }
-        (placed(rule, exact, first, end), Vec::new())
+        Streamed { outline: self.outline.clone(), rule, groups, unstreamed_bytes: self.lifetimes.unstreamed_bytes() }
     }
 
-    fn group(&self, lifetimes: &Lifetimes, ops: &[Placed], cut: Vec<Reason>) -> Group {
-        let ends = (ops[0].op, ops[ops.len() - 1].op);
-        let windows = Windows::new(self, ops, |store| lifetimes.is_beyond(store, ends));
+    /// Returns the longest group from an operation on, whatever it needs.
+    fn longest(&self, rule: Rule, first: usize) -> Group {
+        let (mut exact, mut legate) = (Growing::new(self, rule != Rule::InOrder), legate::Group::default());
+        let mut ops: Vec<Placed> = Vec::new();
+        for number in first..self.outline.ops.len() {
+            let reasons = match rule {
+                Rule::Legate => legate.add(self.outline, number),
+                Rule::Off if number > first => break,
+                _ => exact.add(number),
+            };
+            if !reasons.is_empty() {
+                return self.group(&alone(first, ops), reasons);
+            }
+            let in_order = Placed { op: number, place: Place::Batches { skew: 0 } };
+            ops.push(exact.ops.last().copied().unwrap_or(in_order));
+        }
+        self.group(&ops, Vec::new())
+    }
+
+    /// Returns the longest group from an operation on of which a batch in flight needs at most `limit` bytes.
+    ///
+    /// A longer group may need less: a store that it has all uses of is not whole. So it grows as long as a
+    /// longer one may do, and is then shortened to the longest one that does.
+    fn longest_within(&self, first: usize, limit: u64) -> Group {
+        let (mut growing, mut peak) = (Growing::new(self, true), Peak::new(self, first));
+        // By length: whether it may do.
+        let mut may_do: Vec<bool> = Vec::new();
+        let mut reasons = Vec::new();
+        for number in first..self.outline.ops.len() {
+            reasons = growing.add(number);
+            if !reasons.is_empty() {
+                break;
+            }
+            peak.add(&growing.ops);
+            may_do.push(peak.bytes() <= limit.into());
+            if peak.settled() > limit.into() && may_do.len() > 1 {
+                break;
+            }
+        }
+        let ops = alone(first, growing.ops);
+        let shorter = (2..=ops.len()).rev().filter(|&length| may_do[length - 1]);
+        let mut groups = shorter.map(|length| self.group(&ops[..length], Vec::new()));
+        let found = groups.find(|group| group.bytes(1) <= limit);
+        let mut group = found.unwrap_or_else(|| self.group(&ops[..1], Vec::new()));
+        group.cut = match ops.get(group.ops.len()) {
+            None => reasons,
+            Some(next) => {
+                let bytes = self.group(&ops[..=group.ops.len()], Vec::new()).bytes(1);
+                vec![Reason::Memory { op: self.outline.ops[next.op].name.clone(), bytes, limit }]
+            }
+        };
+        group
+    }
+
+    fn group(&self, ops: &[Placed], cut: Vec<Reason>) -> Group {
+        let windows = Windows::new(self, ops);
         let skew = |placed: &Placed| match placed.place {
             Place::Before | Place::All => 0,
             Place::Batches { skew } => skew,
             Place::Once { step } => step,
         };
         Group {
-            idle_bytes: lifetimes.idle_bytes(self, &windows, ends),
+            idle_bytes: self.idle_bytes(&windows, ops[0].op),
             ops: ops.to_vec(),
             skews: ops.iter().map(skew).collect(),
-            batches: ops.iter().map(|placed| self.ops[placed.op].batches()).max().unwrap_or(0),
+            batches: ops.iter().map(|placed| self.outline.ops[placed.op].batches()).max().unwrap_or(0),
             windows,
             cut,
         }
     }
+
+    /// Returns the bytes of the stores that a group does not use, and that are there before and behind it.
+    fn idle_bytes(&self, windows: &Windows, first: usize) -> u64 {
+        let used = windows.0.iter().filter(|window| self.lifetimes.is_before(window.store, first));
+        clamped(self.lifetimes.bytes_before(first) - used.map(|window| u128::from(window.store_bytes)).sum::<u128>())
+    }
 }
 
-/// Returns the operations of a group, and where they run.
-fn placed(rule: Rule, exact: Growing, first: usize, end: usize) -> Vec<Placed> {
-    match rule {
-        Rule::Legate => (first..end).map(|op| Placed { op, place: Place::Batches { skew: 0 } }).collect(),
-        _ => exact.ops,
-    }
+/// Returns the operations of a group, or the first one alone if it does not stream at all.
+fn alone(first: usize, ops: Vec<Placed>) -> Vec<Placed> {
+    if ops.is_empty() { vec![Placed { op: first, place: Place::All }] } else { ops }
 }
 
 impl Streamed {

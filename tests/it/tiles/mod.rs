@@ -4,6 +4,7 @@ mod bounds;
 mod brute;
 #[cfg(feature = "json")]
 mod known;
+mod longest;
 mod meetings;
 mod messages;
 mod rules;
