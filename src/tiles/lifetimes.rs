@@ -1,6 +1,7 @@
 //! From which operation to which other each store is in memory, if nothing streams.
 
 use super::outline::{Mode, Operation, Outline, StoreId};
+use super::written::Written;
 
 /// By store, the first and the last operation with which it is in memory; None if nothing uses it. -1 is
 /// before the first one, and the number of operations is behind the last.
@@ -15,14 +16,23 @@ pub(super) struct Lifetimes {
 impl Lifetimes {
     pub(super) fn new(outline: &Outline) -> Self {
         let mut of: Vec<Option<(i64, i64)>> = vec![None; outline.stores.len()];
+        let mut written = vec![Written::default(); outline.stores.len()];
         for (op, number) in outline.ops.iter().zip(0..) {
             for access in &op.accesses {
-                // A store that is read first was there before.
                 let from = if is_made_by(op, access.store) { number } else { -1 };
                 let is_kept = outline.stores[access.store.index()].is_kept;
                 let until = if is_kept { outline.ops.len() as i64 } else { number };
                 let known = of[access.store.index()].get_or_insert((from, until));
                 known.1 = known.1.max(until);
+                // A store was there before, if elements are read that nothing wrote.
+                let (written, extents) = (&written[access.store.index()], &outline.stores[access.store.index()].extents);
+                if access.mode == Mode::Read && !written.has(extents, op.axes(), &access.part) {
+                    known.0 = -1;
+                }
+            }
+            for access in op.accesses.iter().filter(|access| access.mode != Mode::Read) {
+                let extents = &outline.stores[access.store.index()].extents;
+                written[access.store.index()].add(extents, op.axes(), &access.part);
             }
         }
         let (with, before) = (sums(outline, &of, 0), sums(outline, &of, 1));

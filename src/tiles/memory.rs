@@ -6,6 +6,7 @@
 //! ```text
 //!  skew of the reader + its reach - skew of the writer + 1     tiles: the window of the store
 //! ```
+//! A store of which elements are read that nothing wrote comes from outside, and is whole.
 //! With n batches in flight there are n - 1 more. A store with a window of one tile belongs to a batch; those
 //! of one batch share memory, if they are not used at the same time.
 

@@ -48,6 +48,7 @@ mod report;
 mod rules;
 mod streamed;
 mod svg;
+mod written;
 
 pub use meet::Meeting;
 pub use memory::Window;

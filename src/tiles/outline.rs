@@ -15,6 +15,9 @@ pub const VOLUME_MAX: u64 = 1 << 40;
 
 /// The stores and the operations of a scope, as the rules see them.
 ///
+/// An element that is read before an operation has written it, or reduced into it, comes from outside. Then
+/// its store is there before the first operation, and whole in memory until the last one that uses it.
+///
 /// ```
 /// use anabranch::tiles::{Operation, Outline, Part, Rule};
 ///

@@ -216,3 +216,40 @@ fn an_operation_that_never_streams_has_whole_stores_and_is_told_once() {
     assert!(text.contains("all   does not stream: all batches at once"), "{text}");
     assert_eq!(text.matches("needs all its batches at once").count(), 1, "{text}");
 }
+
+#[test]
+fn a_store_is_whole_if_elements_are_read_that_nothing_wrote() {
+    // Seen to fail with windows of the elements that the first writer has: one tile, and 8 bytes less.
+    let half = |read: Part, other: Option<Part>| {
+        let mut outline = Outline::new();
+        let [a, b] = ["a", "b"].map(|name| outline.store(name, [128], 8));
+        outline.op(Operation::new("fill", [8]).write(a, tiles()));
+        if let Some(other) = other {
+            outline.op(Operation::new("more", [8]).write(a, other));
+        }
+        outline.op(Operation::new("copy", [8]).read(a, read).write(b, tiles()));
+        (windows(&exact(&outline))[0], exact(&outline).unstreamed_bytes())
+    };
+    assert_eq!(half(tiles(), None), (Some(1), 2048));
+    assert_eq!(half(tiles().offset([-8]), None), (Some(2), 2048));
+    assert_eq!(half(tiles().offset([64]), None), (None, 2048));
+    assert_eq!(half(tiles().halo([0], [1]), None), (None, 2048));
+    // All are written, by two operations: it begins with the first.
+    assert_eq!(half(tiles().offset([64]), Some(tiles().offset([64]))), (None, 2048));
+}
+
+#[test]
+fn a_store_from_outside_is_there_before_the_first_operation() {
+    // Seen to fail with stores that begin with their first writer.
+    let bytes = |offset: i64| {
+        let mut outline = Outline::new();
+        let [a, b] = ["a", "b"].map(|name| outline.store(name, [128], 8));
+        outline.op(Operation::new("fill", [16]).write(b, tiles()));
+        outline.op(Operation::new("half", [8]).write(a, tiles()));
+        outline.op(Operation::new("sum", [8]).read(a, tiles().offset([offset])));
+        let off = outline.stream(Rule::Off).unwrap();
+        (off.groups()[0].bytes(1), off.unstreamed_bytes())
+    };
+    // Nothing reads `b`: it ends where it begins.
+    assert_eq!((bytes(0), bytes(64)), ((64, 1024), (64 + 1024, 2048)));
+}
