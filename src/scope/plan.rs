@@ -275,8 +275,7 @@ impl Sized<'_> {
     }
 
     fn not_streaming(&self, streamed: &Streamed) -> Error {
-        let mut reasons: Vec<Reason> = streamed.groups().iter().flat_map(|group| group.cut().to_vec()).collect();
-        reasons.dedup();
+        let reasons = streamed.reasons();
         let scope = self.draft.name.clone();
         Error::with_source(Kind::NotStreaming { scope, reasons: reasons.len() }, Box::new(NotStreaming { reasons }))
     }

@@ -23,20 +23,17 @@ impl fmt::Display for Streamed {
             bytes_text(self.bytes(2)),
             bytes_text(self.unstreamed_bytes())
         )?;
-        let mut told: &[Reason] = &[];
-        for (number, group) in self.groups().iter().enumerate() {
+        for (number, (group, cut)) in self.groups().iter().zip(self.cuts()).enumerate() {
             let title = format!("group {}", number + 1);
             writeln!(f, "{title:MARGIN$}{} in {}", count(group.batches(), "batch"), count(group.steps(), "step"))?;
-            // An operation that never streams ends the group before it, too.
-            self.write_group(f, group, group.cut() != told)?;
-            told = group.cut();
+            self.write_group(f, group, &cut)?;
         }
         Ok(())
     }
 }
 
 impl Streamed {
-    fn write_group(&self, f: &mut fmt::Formatter<'_>, group: &Group, has_cut: bool) -> fmt::Result {
+    fn write_group(&self, f: &mut fmt::Formatter<'_>, group: &Group, cut: &[&Reason]) -> fmt::Result {
         let name = |op: OpId| printable(self.outline().name_of(op));
         let width = group.ops().map(|op| name(op).chars().count()).max().unwrap_or(0);
         for ((op, place), number) in group.ops().zip(group.places()).zip(0..) {
@@ -49,7 +46,7 @@ impl Streamed {
             let title = if number == 0 { "stores" } else { "" };
             writeln!(f, "  {title:<11}{:<width$}   {window}", store(window))?;
         }
-        for reason in group.cut().iter().filter(|_| has_cut) {
+        for reason in cut {
             writeln!(f, "  {:<11}before '{}':", "cut", printable(reason.op()))?;
             reason.to_string().split("; ").try_for_each(|piece| writeln!(f, "  {:<11}  {}", "", printable(piece)))?;
         }

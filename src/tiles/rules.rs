@@ -51,12 +51,7 @@ impl<'i> Group<'i> {
         if !matches!(op.kind, OpKind::Task | OpKind::Fill) {
             return vec![Reason::Kind { op: op.name.clone(), kind: op.kind }];
         }
-        let mut reasons: Vec<Reason> = self
-            .conflicts(number, number)
-            .filter(|(_, met)| met.lag > 0 || met.reach > 0)
-            .map(|((one, other), _)| Reason::Interferes { clash: clash(outline, one, other) })
-            .collect();
-        reasons.truncate(1);
+        let mut reasons = self.interferences(number);
         let other = self.counted.map(|counted| &outline.ops[counted]);
         if let Some(other) = other.filter(|other| other.batches() != op.batches() && !(self.is_exact && op.batches() == 1)) {
             let counts = [op.batches(), other.batches()];
@@ -67,6 +62,20 @@ impl<'i> Group<'i> {
             Some(_) if !reasons.is_empty() => {}
             Some(place) => self.push(Placed { op: number, place }),
             None => reasons.extend(self.refusals(number)),
+        }
+        reasons
+    }
+
+    /// Returns the pairs of uses in which batches of one operation share elements that one of them writes.
+    fn interferences(&self, number: usize) -> Vec<Reason> {
+        let (mut pairs, mut reasons) = (Vec::new(), Vec::new());
+        for ((one, other), _) in self.conflicts(number, number).filter(|(_, met)| met.lag > 0 || met.reach > 0) {
+            // Two uses are a pair in both orders, and some are alike.
+            let reason = Reason::Interferes { clash: clash(self.index.outline, one, other) };
+            if !pairs.contains(&(other, one)) && !reasons.contains(&reason) {
+                reasons.push(reason);
+            }
+            pairs.push((one, other));
         }
         reasons
     }

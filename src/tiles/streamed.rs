@@ -81,10 +81,7 @@ impl Outline {
     /// # Errors
     /// As [`Outline::stream`].
     pub fn reasons(&self, rule: Rule) -> Result<Vec<Reason>> {
-        let mut reasons: Vec<Reason> = self.stream(rule)?.groups.into_iter().flat_map(|group| group.cut).collect();
-        // An operation that never streams ends the group before it, too.
-        reasons.dedup();
-        Ok(reasons)
+        Ok(self.stream(rule)?.reasons())
     }
 }
 
@@ -198,6 +195,18 @@ impl Streamed {
     /// Returns whether all operations stream together.
     pub fn is_one(&self) -> bool {
         self.groups.len() <= 1 && self.groups.iter().all(|group| group.cut.is_empty())
+    }
+
+    /// Returns all reasons why groups end, each once.
+    pub fn reasons(&self) -> Vec<Reason> {
+        self.cuts().flatten().cloned().collect()
+    }
+
+    /// Returns the reasons why each group ends. An operation that never streams ends the group before it,
+    /// too: its reasons are with that one.
+    pub(super) fn cuts(&self) -> impl Iterator<Item = Vec<&Reason>> {
+        let before = [&[][..]].into_iter().chain(self.groups.iter().map(Group::cut));
+        self.groups.iter().zip(before).map(|(group, told)| group.cut.iter().filter(|reason| !told.contains(reason)).collect())
     }
 
     /// Returns the rule.

@@ -126,6 +126,22 @@ fn batches_of_one_operation_must_not_share_what_one_writes() {
 }
 
 #[test]
+fn all_pairs_of_an_operation_whose_batches_share_elements_are_told_once() {
+    // Seen to fail with the first pair alone.
+    let mut outline = Outline::new();
+    let [a, b] = filled(&mut outline);
+    let halo = || tiles().halo([1], [1]);
+    outline.op(Operation::new("mix", [8]).read(a, halo()).read(a, halo()).write(a, tiles()).write(b, Part::whole()));
+    assert_eq!(
+        reasons(&outline),
+        [
+            "store 'a': 'mix' reads tiles of 8, halo 1 before and 1 behind, and 'mix' writes tiles of 8; so two batches of 'mix' use the same elements",
+            "store 'b': 'mix' writes the whole store, and 'mix' writes the whole store; so two batches of 'mix' use the same elements",
+        ]
+    );
+}
+
+#[test]
 fn some_kinds_of_operations_do_not_stream() {
     for kind in [OpKind::HostRead, OpKind::Image, OpKind::Concurrent] {
         let mut outline = Outline::new();
