@@ -39,8 +39,8 @@ pub struct Param {
     pub size: usize,
     /// What the kernel does with it.
     pub kind: ParamKind,
-    /// For a pointer: the parameter that has the number of elements there, and their size in bytes; a size of 0
-    /// stands for the whole allocation.
+    /// For a pointer: the parameter that has the number of elements there, and their size in bytes; a size of
+    /// 0 stands for the whole allocation.
     pub counted: (u32, u32),
 }
 
@@ -56,8 +56,8 @@ impl Param {
         Param { size: 8, kind, counted: (0, 0) }
     }
 
-    /// Returns a pointer to so many elements of `T` as another parameter says, which is passed by value and has
-    /// 4 or 8 bytes. Other pointers stand for the whole allocation that they are in.
+    /// Returns a pointer to so many elements of `T` as another parameter says, which is passed by value and
+    /// has 4 or 8 bytes. Other pointers stand for the whole allocation that they are in.
     pub const fn counted_by<T>(self, param: u32) -> Param {
         Param { counted: (param, size_of::<T>() as u32), ..self }
     }

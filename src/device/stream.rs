@@ -96,8 +96,8 @@ impl DeviceStream {
         Ok(buffer)
     }
 
-    /// Copies `elements` into `to`, which must be of the same length. They are copied before this returns, and
-    /// may change afterwards.
+    /// Copies `elements` into `to`, which must be of the same length. They are copied before this returns,
+    /// and may change afterwards.
     ///
     /// # Errors
     /// If the lengths differ, or the buffer is of another device.

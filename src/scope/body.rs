@@ -43,7 +43,7 @@ pub(super) type FoldState = dyn Any + Send + Sync;
 
 /// What enqueues work on a device.
 pub(super) trait Kernel: Send + Sync {
-    /// Enqueues the work of a batch. Returns what is copied to the host, if something is.
+    /// Enqueues the work of a batch. Returns the copy to the host, if there is one.
     fn enqueue(&self, s: &mut DeviceStream, batch: Batch<'_>) -> Result<Option<Landing>, BoxError>;
 
     /// Whether something is copied to the host.

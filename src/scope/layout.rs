@@ -73,7 +73,7 @@ impl Compiled<'_> {
             let needs = |&before: &usize| conflicts(&self.outline, before, op).any(|(_, met)| met.lag > 0 || met.reach > 0);
             is_on_host && self.laid[op].launch == *launch && !before.into_iter().any(needs)
         };
-        // What is done once comes behind them, and reads values that were combined.
+        // Operations that are done once come behind them, and read values that were combined.
         let comes_behind = |place: &&Place| matches!(place, Place::Once { .. });
         let is_sorted = places.iter().skip_while(|place| !comes_behind(place)).all(|place| comes_behind(&place));
         let fits = |(at, place): (usize, &Place)| match place {

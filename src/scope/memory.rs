@@ -33,7 +33,7 @@ unsafe impl Sync for Block {}
 
 /// The alignment of blocks, and of all that is laid out in them: a line of the cache.
 pub(super) const ALIGN: u64 = 64;
-/// Memory of this alignment is zeroed by the system when it is touched, so what is not used costs nothing.
+/// Memory of this alignment is zeroed by the system when it is touched: the rest costs nothing.
 const LAZY_ALIGN: usize = 16;
 
 impl Block {

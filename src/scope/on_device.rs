@@ -22,15 +22,15 @@ use super::device_tile::{DeviceTile, DeviceTileMut, Parts};
 use super::tile::{Tile, TileMut};
 
 impl Scope {
-    /// Adds a store whose tiles are on the device that runs the graph: on a GPU, or on the host if there is no
-    /// other device.
+    /// Adds a store whose tiles are on the device that runs the graph: on a GPU, or on the host if there is
+    /// no other device.
     ///
-    /// [`upload`](Scope::upload) brings a store there, and [`download`](Scope::download) back. Kernels read and
-    /// write it: [`write_kernel`](Scope::write_kernel), [`update_kernel`](Scope::update_kernel),
+    /// [`upload`](Scope::upload) brings a store there, and [`download`](Scope::download) back. Kernels read
+    /// and write it: [`write_kernel`](Scope::write_kernel), [`update_kernel`](Scope::update_kernel),
     /// [`fold_kernel`](Scope::fold_kernel). Their closures get a stream, and for each thing that is read: a
-    /// [`DeviceTile`] of a store on the device, a [`Tile`] of one on the host, `&T` of a scalar or a value; and
-    /// behind these the [`DeviceTileMut`] that is written. They enqueue work on the stream, and do not wait for
-    /// it. For rules that hold for all kernels, see [`DeviceStream`].
+    /// [`DeviceTile`] of a store on the device, a [`Tile`] of one on the host, `&T` of a scalar or a value;
+    /// and behind these the [`DeviceTileMut`] that is written. They enqueue work on the stream, and do not
+    /// wait for it. For rules that hold for all kernels, see [`DeviceStream`].
     ///
     /// # Examples
     /// ```
@@ -122,9 +122,9 @@ impl Scope {
         uses.end(Body::Kernel(Box::new(Launched { params, work })));
     }
 
-    /// Adds a reduction by a kernel, as [`fold`](Scope::fold): `work` makes a value of each leaf of a tile, in
-    /// the [`Parts`] that it gets behind what it reads. They are copied to the host, and `operator` combines
-    /// them there.
+    /// Adds a reduction by a kernel, as [`fold`](Scope::fold): `work` makes a value of each leaf of a tile,
+    /// in the [`Parts`] that it gets behind what it reads. They are copied to the host, and `operator`
+    /// combines them there.
     ///
     /// # Errors
     /// As for [`write_kernel`](Scope::write_kernel).

@@ -1,4 +1,4 @@
-//! Batches of kernels: what is enqueued before and behind the work of a closure, on the device's memory.
+//! Batches of kernels: copies on the device before and behind the work of a closure.
 
 use super::AXES_MAX;
 use super::batch::{Batch, Step};

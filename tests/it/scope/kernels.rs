@@ -15,8 +15,8 @@ type Elements = Kernel<(In<u64>, In<u64>, Out<u64>, In<u64>, u32, u32, u32, u32)
 type Fold = Kernel<(In<u64>, Out<f64>, In<u64>, u32, u32, u32)>;
 
 static ELEMENTS: LazyLock<Elements> = LazyLock::new(|| {
-    // SAFETY: these are its parameters, with the lengths of the buffers; no GPU but the software driver, which
-    // has a function of this name, can load it.
+    // SAFETY: these are its parameters, with the lengths of the buffers; no GPU but the software driver,
+    // which has a function of this name, can load it.
     unsafe { Elements::ptx("scope_elements", PTX) }.twin(|_, (one, other, to, words, ..)| elements(one, other, to, words))
 });
 
@@ -120,8 +120,8 @@ fn elements_in<const N: usize>(one: &[u64], other: &[u64], to: &mut [u64], mut w
     }
 }
 
-/// The function of the kernel `scope_fold`: the rows, the width, the rows of a leaf, where the tile begins and
-/// ends, where the input does, and how many rows a leaf reads around.
+/// The function of the kernel `scope_fold`: the rows, the width, the rows of a leaf, where the tile begins
+/// and ends, where the input does, and how many rows a leaf reads around.
 pub(crate) fn fold_leaves(from: &[u64], parts: &mut [f64], words: &[u64]) {
     let [rows, width, leaf, first, last, start, around] = [0, 1, 2, 3, 4, 5, 6].map(|at| words[at] as usize);
     for (number, part) in parts.iter_mut().enumerate() {
