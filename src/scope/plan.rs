@@ -182,7 +182,7 @@ impl Sized<'_> {
         loop {
             match self.fit_at_most(pieces, wanted, limit)? {
                 Ok(fit) => return Ok(fit),
-                Err(_) if settings.factor.is_none() && pieces < most => pieces = (pieces * 2).min(most),
+                Err(_) if settings.factor.is_none() && pieces < most => pieces = (pieces * 2).max(TILES_MIN).min(most),
                 Err(()) => {
                     let least = self.least(pieces)?;
                     if least.peak_bytes > limit {
