@@ -62,7 +62,7 @@ pub(super) struct Parts<A> {
 }
 
 impl<A: Data> Parts<A> {
-    pub(super) fn new(slots: usize) -> Box<FoldState> {
+    pub(super) fn state(slots: usize) -> Box<FoldState> {
         let of = (0..slots).map(|_| Mutex::new(Vec::new())).collect();
         Box::new(Self { of, combined: Mutex::new(None) })
     }
@@ -96,7 +96,7 @@ impl<A: Data> Parts<A> {
 
 impl<P: Send + Sync, F: TaskFn<Scoped, P, A>, O: Operator<A>, A: Data> Fold for Folded<P, F, O, A> {
     fn state(&self, slots: usize) -> Box<FoldState> {
-        Parts::<A>::new(slots)
+        Parts::<A>::state(slots)
     }
 
     fn run(&self, batch: Batch<'_>, state: &FoldState) -> Result<(), BoxError> {

@@ -323,7 +323,7 @@ impl Step {
     /// Combines what the batches of a reduction made, in their order. The last one ends it.
     pub(super) fn combine(&self, op: usize) {
         let run = self.run();
-        let last = self.rounds().filter_map(|round| self.batch(op, round)).last();
+        let last = self.rounds().filter_map(|round| self.batch(op, round)).next_back();
         let Some(batch) = last.filter(|_| !run.has_failed()) else { return };
         let failing = run.failing(self.number, op, batch.number());
         if let Body::Fold(fold) = &run.program[run.group.ops[op].number].body {

@@ -92,7 +92,7 @@ where
     A: Element,
 {
     fn state(&self, slots: usize) -> Box<FoldState> {
-        Parts::<A>::new(slots)
+        Parts::<A>::state(slots)
     }
 
     fn kernel(&self) -> Option<&dyn Kernel> {

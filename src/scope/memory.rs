@@ -42,7 +42,7 @@ impl Block {
     pub(super) fn new(bytes: u64, align: u64) -> Result<Self> {
         let none = || Kind::NoRunMemory { bytes: usize::try_from(bytes).unwrap_or(usize::MAX) }.into();
         let (bytes, align) = (usize::try_from(bytes).map_err(|_| none())?, align as usize);
-        let more = if align > LAZY_ALIGN { align - LAZY_ALIGN } else { 0 };
+        let more = align.saturating_sub(LAZY_ALIGN);
         let size = bytes.checked_add(more).ok_or_else(none)?;
         let layout = Layout::from_size_align(size, align.min(LAZY_ALIGN)).map_err(|_| none())?;
         if bytes == 0 {
