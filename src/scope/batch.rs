@@ -257,10 +257,7 @@ impl<'a> Batch<'a> {
 
     pub(super) fn keep_buffer<T: Element>(&self, buffer: Vec<T>) {
         let kept: Box<dyn Any + Send> = Box::new(buffer);
-        let mut buffers = lock(&self.run.buffers[self.op.number]);
-        if buffers.is_empty() {
-            buffers.push(kept);
-        }
+        lock(&self.run.buffers[self.op.number]).push(kept);
     }
 }
 

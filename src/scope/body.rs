@@ -17,7 +17,8 @@ pub(super) enum Body {
     /// A kernel of each batch.
     Kernel(Box<dyn Kernel>),
     Fold(Box<dyn Fold>),
-    Transfer(Box<dyn Transfer>),
+    /// A transfer, and whether its tiles go one after the other.
+    Transfer(Box<dyn Transfer>, bool),
 }
 
 impl Body {
@@ -26,7 +27,7 @@ impl Body {
         match self {
             Self::Kernel(kernel) => Some(&**kernel),
             Self::Fold(fold) => fold.kernel(),
-            Self::Task(_) | Self::Transfer(_) => None,
+            Self::Task(_) | Self::Transfer(..) => None,
         }
     }
 }

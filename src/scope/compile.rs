@@ -196,7 +196,7 @@ fn lay(draft: &Draft, roots: &Roots, op: &OpDraft, tile_of: &dyn Fn(u32) -> Vec<
     let store_of = |used: &Use| if let Used::Store(store) = used.of { Some(roots.of(store)) } else { None };
     let is_driver = |used: &Use| match op.body {
         Body::Task(_) | Body::Kernel(_) => used.mode != Mode::Read,
-        Body::Fold(_) | Body::Transfer(_) => used.shape.is_own(),
+        Body::Fold(_) | Body::Transfer(..) => used.shape.is_own(),
     };
     let driver = op.uses.iter().position(|used| store_of(used).is_some() && is_driver(used));
     if driver.is_none() && matches!(op.body, Body::Fold(_)) {

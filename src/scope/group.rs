@@ -313,7 +313,7 @@ impl Step {
         match &run.program[run.group.ops[op].number].body {
             Body::Task(task) => task.run(batch)?,
             Body::Fold(fold) => fold.run(batch, run.fold_state(op))?,
-            Body::Kernel(_) | Body::Transfer(_) => unreachable!("they are other nodes"),
+            Body::Kernel(_) | Body::Transfer(..) => unreachable!("they are other nodes"),
         }
         batch.publish_all();
         failing.pass();
@@ -341,7 +341,7 @@ impl Step {
         let Some(number) = number.filter(|_| !self.run().has_failed()) else { return Box::pin(std::future::ready(Ok(()))) };
         let step = self.clone();
         let failing = self.run().failing(self.number, op, number);
-        let Body::Transfer(transfer) = &self.run().program[self.run().group.ops[op].number].body else {
+        let Body::Transfer(transfer, _) = &self.run().program[self.run().group.ops[op].number].body else {
             unreachable!("only transfers are async")
         };
         let started = transfer.start(step, op);

@@ -67,7 +67,7 @@ impl Compiled<'_> {
             let is_on_host = match &self.draft.ops[op].body {
                 Body::Task(_) => true,
                 Body::Fold(fold) => fold.kernel().is_none(),
-                Body::Kernel(_) | Body::Transfer(_) => false,
+                Body::Kernel(_) | Body::Transfer(..) => false,
             };
             let before = batches.iter().take_while(|&&before| before < op);
             let needs = |&before: &usize| conflicts(&self.outline, before, op).any(|(_, met)| met.lag > 0 || met.reach > 0);

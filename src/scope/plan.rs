@@ -338,7 +338,7 @@ impl Sized<'_> {
                 let copied = if fold.kernel().is_some() { parts } else { 0 };
                 (parts.next_power_of_two().max(4) + copied) * bytes
             }
-            Body::Transfer(_) => driver.and_then(tile).unwrap_or(0),
+            Body::Transfer(_, is_ordered) => driver.and_then(tile).unwrap_or(0) * if *is_ordered { 1 } else { in_flight },
         }
     }
 

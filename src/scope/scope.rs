@@ -236,9 +236,36 @@ impl Scope {
         F: Fn(TilePlace<N>, Vec<T>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Vec<T>, BoxError>> + Send + 'static,
     {
-        let mut uses = self.draft.begin(&name.into());
+        self.add_load(name.into(), target, true, work);
+    }
+
+    /// Adds an operation that brings a store in from outside, as [`load`](Scope::load), but several tiles at
+    /// a time, as many as [batches are in flight](Streaming::in_flight), and in any order: for data that is
+    /// far away.
+    ///
+    /// # Errors
+    /// As for [`load`](Scope::load).
+    ///
+    /// # Cancellation
+    /// As for [`load`](Scope::load).
+    pub fn load_unordered<T, const N: usize, F, Fut>(&mut self, name: impl Into<Name>, target: &Store<T, N>, work: F)
+    where
+        T: Element,
+        F: Fn(TilePlace<N>, Vec<T>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Vec<T>, BoxError>> + Send + 'static,
+    {
+        self.add_load(name.into(), target, false, work);
+    }
+
+    fn add_load<T, const N: usize, F, Fut>(&mut self, name: Name, target: &Store<T, N>, is_ordered: bool, work: F)
+    where
+        T: Element,
+        F: Fn(TilePlace<N>, Vec<T>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Vec<T>, BoxError>> + Send + 'static,
+    {
+        let mut uses = self.draft.begin(&name);
         let at = uses.store(target, Shape::own(N), Mode::Write);
-        uses.end(Body::Transfer(Box::new(Loaded::<T, N, F> { at, work, element: PhantomData })));
+        uses.end(Body::Transfer(Box::new(Loaded::<T, N, F> { at, work, element: PhantomData }), is_ordered));
     }
 
     /// Adds an operation that brings a store out, tile by tile: `work` gets the place of a tile and a copy of
@@ -255,9 +282,35 @@ impl Scope {
         F: Fn(TilePlace<N>, Vec<T>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Vec<T>, BoxError>> + Send + 'static,
     {
-        let mut uses = self.draft.begin(&name.into());
+        self.add_save(name.into(), store, true, work);
+    }
+
+    /// Adds an operation that brings a store out, as [`save`](Scope::save), but several tiles at a time, and
+    /// in any order, as [`load_unordered`](Scope::load_unordered) does.
+    ///
+    /// # Errors
+    /// As for [`save`](Scope::save).
+    ///
+    /// # Cancellation
+    /// As for [`save`](Scope::save).
+    pub fn save_unordered<T, const N: usize, F, Fut>(&mut self, name: impl Into<Name>, store: &Store<T, N>, work: F)
+    where
+        T: Element,
+        F: Fn(TilePlace<N>, Vec<T>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Vec<T>, BoxError>> + Send + 'static,
+    {
+        self.add_save(name.into(), store, false, work);
+    }
+
+    fn add_save<T, const N: usize, F, Fut>(&mut self, name: Name, store: &Store<T, N>, is_ordered: bool, work: F)
+    where
+        T: Element,
+        F: Fn(TilePlace<N>, Vec<T>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Vec<T>, BoxError>> + Send + 'static,
+    {
+        let mut uses = self.draft.begin(&name);
         let at = uses.store(store, Shape::own(N), Mode::Read);
-        uses.end(Body::Transfer(Box::new(Saved::<T, N, F> { at, work, element: PhantomData })));
+        uses.end(Body::Transfer(Box::new(Saved::<T, N, F> { at, work, element: PhantomData }), is_ordered));
     }
 
     /// Keeps a store whole, as a result of the scope.

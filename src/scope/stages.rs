@@ -135,7 +135,7 @@ impl Chain<'_> {
         let is_plain = |&op: &usize| match &self.draft(op).body {
             Body::Task(_) => true,
             Body::Fold(fold) => fold.kernel().is_none(),
-            Body::Kernel(_) | Body::Transfer(_) => false,
+            Body::Kernel(_) | Body::Transfer(..) => false,
         };
         let follows = |op: &usize| is_plain(op) && self.waits[*op].is_empty() && !self.reads_scalar(*op);
         if !is_plain(&ops[0]) { 1 } else { 1 + ops[1..].iter().take_while(|op| follows(op)).count() }
@@ -175,7 +175,7 @@ impl Chain<'_> {
             return node;
         }
         let node = match body {
-            Body::Transfer(_) => links.g.future(name, step, move |step: Arc<Step>| step.start(op)),
+            Body::Transfer(..) => links.g.future(name, step, move |step: Arc<Step>| step.start(op)),
             _ => links.g.try_task(name, step, move |step: &Step| step.perform(&[op])),
         };
         links.last = Some(self.link(links, op, node));
@@ -184,7 +184,7 @@ impl Chain<'_> {
 
     /// Orders the first node of an operation behind what it waits for.
     fn link<T: Send + Sync + 'static>(&self, links: &mut Links<'_>, op: usize, node: Value<T>) -> Value<T> {
-        let is_in_order = matches!(self.draft(op).body, Body::Transfer(_)) && self.in_flight > 1;
+        let is_in_order = matches!(self.draft(op).body, Body::Transfer(_, true)) && self.in_flight > 1;
         links.add(&node, is_in_order || !self.waits[op].is_empty());
         for &(earlier, steps) in &self.waits[op] {
             let earlier = links.nodes[earlier].expect("it stands before");

@@ -7,3 +7,4 @@ mod mistakes;
 mod program;
 pub(crate) mod random;
 mod refused;
+mod transfers;

@@ -248,12 +248,16 @@ impl<const N: usize> Program<N> {
                 }
                 Action::Load { seed } => {
                     let (store, seed) = (self.store(s, stores.len()), *seed);
-                    s.load("load", &store, move |place: TilePlace<N>, mut buffer: Vec<u64>| async move {
+                    let load = move |place: TilePlace<N>, mut buffer: Vec<u64>| async move {
                         for (value, at) in buffer.iter_mut().zip(points(place.start, place.shape)) {
                             *value = filled(seed, linear(at, shape));
                         }
                         Ok(buffer)
-                    });
+                    };
+                    match seed % 2 {
+                        0 => s.load("load", &store, load),
+                        _ => s.load_unordered("load", &store, load),
+                    }
                     stores.push(store);
                 }
                 Action::Map { from, to } => {
@@ -394,12 +398,16 @@ fn save<const N: usize>(s: &mut Scope, from: &Store<u64, N>, shape: [usize; N], 
         saved.len() - 1
     };
     let saved = saved.clone();
-    s.save("save", from, move |place: TilePlace<N>, tile: Vec<u64>| {
+    let work = move |place: TilePlace<N>, tile: Vec<u64>| {
         let saved = saved.clone();
         async move {
             let to = &mut saved.lock().unwrap()[number];
             points(place.start, place.shape).zip(&tile).for_each(|(at, &value)| to[linear(at, shape)] = value);
             Ok(tile)
         }
-    });
+    };
+    match number % 2 {
+        0 => s.save("save", from, work),
+        _ => s.save_unordered("save", from, work),
+    }
 }
