@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::body::Body;
 use super::compile::{Compiled, LaidUse, Roots, check, leaf_rows};
-use super::draft::Draft;
+use super::draft::{Draft, StoreDraft};
 use super::group::{Group, Op, Stages};
 use super::memory::ALIGN;
 use super::results::Given;
@@ -31,6 +31,8 @@ pub struct ScopePlan {
     in_flight: u64,
     peak_bytes: u64,
     device_bytes: u64,
+    /// The names of its stores on the device.
+    on_device: Vec<Name>,
 }
 
 /// A store, where it has memory of its own.
@@ -94,10 +96,25 @@ impl ScopePlan {
             is_on_device: store.is_on_device,
         });
         let (stores, scalars) = (stores.collect(), draft.scalars.len());
+        let is_there = |&(number, store): &(u32, &StoreDraft)| store.is_on_device && roots.of(number) == number;
+        let on_device = (0..).zip(&draft.stores).filter(is_there).map(|(_, store)| store.name.clone()).collect();
         let name = draft.name;
         let program = draft.ops.into_iter().map(|op| Op { name: op.name, body: op.body }).collect();
         let groups = groups.into_iter().map(Arc::new).zip(stages).collect();
-        Ok(Self { name, streamed, groups, program, stores, scalars, results, roots, in_flight, peak_bytes, device_bytes })
+        Ok(Self {
+            name,
+            streamed,
+            groups,
+            program,
+            stores,
+            scalars,
+            results,
+            roots,
+            in_flight,
+            peak_bytes,
+            device_bytes,
+            on_device,
+        })
     }
 
     /// Returns the groups, their windows, and the reasons why they end.
@@ -131,15 +148,14 @@ impl fmt::Display for ScopePlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let batches = if self.in_flight == 1 { "batch" } else { "batches" };
         let [peak, whole] = [self.peak_bytes, self.unstreamed_bytes()].map(bytes_text);
-        let device = match self.device_bytes {
-            0 => String::new(),
-            bytes => format!(", {} of them on the device", bytes_text(bytes)),
-        };
         writeln!(
             f,
-            "scope '{}': at most {peak}{device} with {} {batches} in flight, {whole} if nothing streams",
+            "scope '{}': at most {peak} with {} {batches} in flight, {whole} if nothing streams",
             self.name, self.in_flight
         )?;
+        if !self.on_device.is_empty() {
+            writeln!(f, "device       {} of these bytes: {}", bytes_text(self.device_bytes), self.on_device.join(", "))?;
+        }
         self.streamed.fmt(f)
     }
 }

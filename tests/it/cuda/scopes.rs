@@ -4,7 +4,7 @@ use std::error::Error as _;
 use std::task::Poll;
 
 use anabranch::scope::{DeviceTile, DeviceTileMut, Parts, Streaming, Sum, Tile, TileMut, TilePlace};
-use anabranch::{BoxError, DeviceStream, Graph, Plan, inputs};
+use anabranch::{BoxError, DeviceStream, Flow, Function, Graph, Plan, Value, inputs};
 use anabranch_soft_cuda::{Code, Which};
 use futures::future::poll_fn;
 
@@ -61,6 +61,8 @@ fn is_right(exec: &anabranch::Executor, plan: &Plan) {
 fn a_device_needs_as_much_memory_as_the_plan_says() {
     let plan = there_and_back(|_, _| Ok(()));
     let bytes = plan.scope("s").unwrap().device_bytes();
+    let text = plan.scope("s").unwrap().to_string();
+    assert!(text.contains("\ndevice       ") && text.contains(" of these bytes: b, c\n"), "{text}");
     let gpu = Gpu::new();
     gpu.device.memory_limit(bytes);
     let exec = gpu.executor(2);
@@ -142,4 +144,37 @@ fn a_cancel_and_a_drop_while_the_device_works_leave_nothing() {
             gpu.is_clean();
         }
     }
+}
+
+/// Adds so many times `x`, on the device.
+fn times(g: &mut Graph, x: Value<u32>) -> Value<u32> {
+    g.scope("times", Streaming::strict().over_decompose_factor(8).workers(1), |s| {
+        let (a, b) = (s.device_store("a", [N]), s.store("b", [N]));
+        s.write_kernel("fill", &x, &a, |s: &mut DeviceStream, x: &u32, mut a: DeviceTileMut<u32, 1>| Ok(s.fill(&mut a, *x)?));
+        s.download("down", &a, &b);
+        s.fold("sum", &b, Sum, |b: Tile<u32, 1>| b.as_slice().iter().sum::<u32>() >> 12)
+    })
+}
+
+#[test]
+fn a_flow_and_a_loop_run_scopes_on_a_device() {
+    let gpu = Gpu::new();
+    let exec = gpu.executor(2);
+    let function = Function::new("times", times).unwrap();
+    let flow = exec.flow(async move |f: &Flow| {
+        let mut x = f.value("x", 1_u32);
+        while *f.get(&x).await? < 1 << 12 {
+            x = f.call(&function, &x);
+        }
+        Ok(*f.get(&x).await?)
+    });
+    assert_eq!(block_on(flow).unwrap(), 1 << 12);
+    let mut g = Graph::new();
+    let x = g.input::<u32>("x");
+    let last = g.repeat("loop", &x, anabranch::graph::times(3), |b, x| times(b, x));
+    g.output("last", &last);
+    let mut outputs = block_on(exec.run(&g.compile().unwrap(), inputs! { "x" => 2_u32 })).unwrap();
+    assert_eq!(*outputs.take::<u32>("last").unwrap(), 2 << 12);
+    drop(exec);
+    gpu.is_clean();
 }
