@@ -251,9 +251,11 @@ impl<P: Port> Items<P> {
         // SAFETY: the item is done, and the next one in its iteration begins after this.
         unsafe { self.port.discard(item) };
         item.forget_failure();
-        self.is_over = failure.is_cancelled() || failure.is_shut_down();
-        // A cancel is of no item: it ends the stream.
-        Err(if self.is_over { failure } else { failure.in_item(item.number()) })
+        let is_of_run = failure.is_cancelled() || failure.is_shut_down();
+        // A cancel is of no item: it ends the stream. A node that awaits the run goes on until all items have
+        // ended.
+        self.is_over = is_of_run && !self.run.is_nested;
+        Err(if is_of_run { failure } else { failure.in_item(item.number()) })
     }
 
     /// Begins items while an iteration is free and the source has some.

@@ -2,7 +2,7 @@
 
 use std::any::TypeId;
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::body::Body;
 use super::scalar::Scalar;
@@ -15,8 +15,8 @@ use crate::name::Name;
 
 /// All that a closure says of a scope.
 pub(super) struct Draft {
-    /// Its address identifies the stores of this scope.
-    token: Arc<u8>,
+    /// Identifies the stores of this scope.
+    token: usize,
     pub(super) name: Name,
     /// What stands before the names of operations: the inner scopes that are being built.
     pub(super) prefix: String,
@@ -30,6 +30,9 @@ pub(super) struct Draft {
     store_names: HashSet<Name>,
     mistake: Option<Error>,
 }
+
+/// How many scopes there were.
+static TOKENS: AtomicUsize = AtomicUsize::new(0);
 
 /// The read of a value of the graph around.
 pub(super) type GivenRead = Box<dyn FnOnce(&mut NewJob<'_>)>;
@@ -87,7 +90,8 @@ pub(super) enum Mode {
 impl Draft {
     pub(super) fn new(name: Name, settings: Streaming) -> Self {
         Self {
-            token: Arc::new(0),
+            // ORDERING: Relaxed: only the numbers count.
+            token: TOKENS.fetch_add(1, Ordering::Relaxed),
             name,
             prefix: String::new(),
             settings,
@@ -101,8 +105,8 @@ impl Draft {
         }
     }
 
-    pub(super) fn address(&self) -> usize {
-        Arc::as_ptr(&self.token).addr()
+    pub(super) fn token(&self) -> usize {
+        self.token
     }
 
     /// Keeps the first mistake.
@@ -137,24 +141,24 @@ impl Draft {
         let is_on_device = M::IS_ON_DEVICE;
         let store = StoreDraft { name, extents, element_bytes, align, of, tile, is_kept: false, updates, is_on_device };
         self.stores.push(store);
-        Store::new(self.address(), self.stores.len() as u32 - 1)
+        Store::new(self.token(), self.stores.len() as u32 - 1)
     }
 
     /// Adds a value that is made once.
     pub(super) fn add_scalar<A: Data>(&mut self, name: &str) -> Scalar<A> {
         let name = self.store_name(name);
         self.scalars.push(ScalarDraft { name, bytes: size_of::<A>().max(1) as u64, of: TypeId::of::<A>() });
-        Scalar::new(self.address(), self.scalars.len() as u32 - 1)
+        Scalar::new(self.token(), self.scalars.len() as u32 - 1)
     }
 
     pub(super) fn owns<T: Element, const N: usize, M: Space>(&self, store: &Store<T, N, M>) -> bool {
         let known = self.stores.get(store.index as usize);
-        store.scope == self.address() && known.is_some_and(|known| known.of == TypeId::of::<Store<T, N, M>>())
+        store.scope == self.token() && known.is_some_and(|known| known.of == TypeId::of::<Store<T, N, M>>())
     }
 
     pub(super) fn owns_scalar<A: Data>(&self, scalar: &Scalar<A>) -> bool {
         let known = self.scalars.get(scalar.index as usize);
-        scalar.scope == self.address() && known.is_some_and(|known| known.of == TypeId::of::<A>())
+        scalar.scope == self.token() && known.is_some_and(|known| known.of == TypeId::of::<A>())
     }
 
     /// Begins an operation, with a name of its own.

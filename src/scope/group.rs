@@ -12,7 +12,7 @@ use super::claims::Claims;
 use super::device_memory::DeviceMemory;
 #[cfg(debug_assertions)]
 use super::memory::len;
-use super::memory::{ALIGN, Block, Range, Storage};
+use super::memory::{ALIGN, Block, Range, Storage, aligned};
 use crate::Pipeline;
 use crate::error::{BoxError, Result};
 use crate::graph::Shared;
@@ -60,7 +60,7 @@ impl Region {
     /// Makes room for elements of each batch in flight. Returns where it is among that of the batch.
     pub(super) fn gather(&mut self, bytes: u64) -> u64 {
         let at = self.gathered_bytes;
-        self.gathered_bytes += bytes.next_multiple_of(ALIGN);
+        self.gathered_bytes = self.gathered_bytes.saturating_add(aligned(bytes));
         at
     }
 
@@ -426,6 +426,9 @@ impl<'a> Batch<'a> {
 impl GroupRun {
     /// Calls `each` for all memory of some elements.
     fn each_piece(&self, access: &Access, ranges: &[Range], memory: usize, mut each: impl FnMut(std::ops::Range<usize>)) {
+        if len(ranges) == 0 {
+            return;
+        }
         let storage = &self.group.storages[access.storage as usize];
         let base = self.base(storage, memory).addr();
         let mut add = |at: u64, bytes: u64| each(base + at as usize..base + (at + bytes) as usize);

@@ -4,7 +4,7 @@ use super::body::Body;
 use super::compile::{Compiled, LaidUse};
 use super::draft::Mode;
 use super::group::{Access, Group, GroupOp, Region};
-use super::memory::{ALIGN, Form, Storage};
+use super::memory::{Form, Storage, aligned};
 use crate::tiles::{Group as TileGroup, Place, Window, conflicts, pack};
 
 /// The most batches of an operation that a step has. A cancelled scope ends after a step.
@@ -50,7 +50,7 @@ impl Compiled<'_> {
         }
         for region in [&mut laid.host, &mut laid.device] {
             region.gathered_at = region.bytes;
-            region.bytes += region.gathered_bytes * in_flight;
+            region.bytes = region.bytes.saturating_add(region.gathered_bytes.saturating_mul(in_flight));
         }
         laid
     }
@@ -121,20 +121,20 @@ impl Compiled<'_> {
                 // It has memory of its own.
             } else {
                 storage.at = Some(end);
-                end += storage.bytes().next_multiple_of(ALIGN);
+                end = end.saturating_add(aligned(storage.bytes()));
             }
             laid.storages.push(storage);
         }
         // Those that are needed before the batches share memory, and those of one batch.
         let (starts, bytes) = packed(&before, |window| window.store_bytes);
         for ((at, _), start) in before.iter().zip(starts) {
-            laid.storages[*at].at = Some(end + start);
+            laid.storages[*at].at = Some(end.saturating_add(start));
         }
-        end += bytes;
+        end = end.saturating_add(bytes);
         let (starts, stride) = packed(&own, |window| window.tile_bytes);
         for ((at, _), start) in own.iter().zip(starts) {
             let storage = &mut laid.storages[*at];
-            storage.at = Some(end + start);
+            storage.at = Some(end.saturating_add(start));
             if let Form::Blocks { stride: own, ring, .. } = &mut storage.form {
                 *own = stride;
                 if laid.is_apart {
@@ -142,7 +142,7 @@ impl Compiled<'_> {
                 }
             }
         }
-        laid.region(is_on_device).bytes = end + stride * laid.in_flight;
+        laid.region(is_on_device).bytes = end.saturating_add(stride.saturating_mul(laid.in_flight));
     }
 
     /// Returns how much of a store is there: `first` is the use that writes it first.
@@ -157,7 +157,7 @@ impl Compiled<'_> {
         if tiles == 1 || !is_of_rows {
             // Those of a batch share memory with others of its step, which may be of other batches.
             let (ring, shift) = if tiles == 1 { (in_flight, window.from_step.unwrap_or(0)) } else { (ring, 0) };
-            return Form::Blocks { tile, ring, stride: bytes.next_multiple_of(ALIGN), shift };
+            return Form::Blocks { tile, ring, stride: aligned(bytes), shift };
         }
         // A halo that is longer than a tile is gathered.
         let halo = |side: fn(&LaidUse) -> usize| {
@@ -212,7 +212,7 @@ impl Compiled<'_> {
 /// Lays stores out that share memory where they are not used at the same time. Returns where each begins, and
 /// the bytes of all.
 fn packed(stores: &[(usize, Window)], bytes: impl Fn(&Window) -> u64) -> (Vec<u64>, u64) {
-    let block = |(_, window): &(usize, Window)| (window.used.0, window.used.1, bytes(window).next_multiple_of(ALIGN));
+    let block = |(_, window): &(usize, Window)| (window.used.0, window.used.1, aligned(bytes(window)));
     pack(&stores.iter().map(block).collect::<Vec<_>>())
 }
 

@@ -33,6 +33,14 @@ unsafe impl Sync for Block {}
 
 /// The alignment of blocks, and of all that is laid out in them: a line of the cache.
 pub(super) const ALIGN: u64 = 64;
+/// The most bytes of a store, and of a scope: more than can be addressed.
+pub(super) const BYTES_MAX: u64 = 1 << 47;
+
+/// Returns so many bytes and the rest of a line.
+pub(super) fn aligned(bytes: u64) -> u64 {
+    bytes.checked_next_multiple_of(ALIGN).unwrap_or(u64::MAX)
+}
+
 /// Memory of this alignment is zeroed by the system when it is touched: the rest costs nothing.
 const LAZY_ALIGN: usize = 16;
 
@@ -140,9 +148,12 @@ impl Storage {
     /// Returns the bytes that it takes in the memory of its group.
     pub(super) fn bytes(&self) -> u64 {
         match &self.form {
-            Form::Whole => self.extents.iter().product::<u64>() * self.element_bytes,
-            Form::Rows { tile, ring, before, behind } => (ring * tile + before + behind) * self.width() * self.element_bytes,
-            Form::Blocks { ring, stride, .. } => ring * stride,
+            Form::Whole => self.extents.iter().product::<u64>().saturating_mul(self.element_bytes),
+            Form::Rows { tile, ring, before, behind } => {
+                let rows = ring.saturating_mul(*tile).saturating_add(before + behind);
+                rows.saturating_mul(self.width()).saturating_mul(self.element_bytes)
+            }
+            Form::Blocks { ring, stride, .. } => ring.saturating_mul(*stride),
         }
     }
 

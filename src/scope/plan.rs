@@ -7,7 +7,7 @@ use super::body::Body;
 use super::compile::{Compiled, LaidUse, Roots, check, leaf_rows};
 use super::draft::{Draft, StoreDraft};
 use super::group::{Group, Op, Stages};
-use super::memory::ALIGN;
+use super::memory::{ALIGN, BYTES_MAX};
 use super::results::Given;
 use super::streaming::Streaming;
 use crate::error::{Error, Kind, Result};
@@ -84,6 +84,12 @@ impl ScopePlan {
         check(&draft, &roots)?;
         let sized = Sized { draft: &draft, roots: &roots };
         let Fit { streamed, groups, in_flight, peak_bytes, device_bytes, .. } = sized.fit()?;
+        if peak_bytes > BYTES_MAX {
+            let fault = format!(
+                "needs more bytes than can be addressed, with {in_flight} batches in flight: use smaller tiles, or set `in_flight` or `memory_max`"
+            );
+            return Err(Kind::Scope { scope: draft.name.clone(), fault }.into());
+        }
         let stages = groups
             .iter()
             .zip(streamed.groups())
@@ -320,9 +326,10 @@ impl Sized<'_> {
         for group in groups {
             host += of_stores(&group.begins, false);
             device += of_stores(&group.begins, true);
-            let transferred = group.ops.iter().map(|op| self.outside(compiled, op.number, group)).sum::<u64>();
-            peak = peak.max(host + device + group.host.bytes + group.device.bytes + transferred);
-            device_peak = device_peak.max(device + group.device.bytes);
+            let transferred = group.ops.iter().map(|op| self.outside(compiled, op.number, group));
+            let own = [host, device, group.host.bytes, group.device.bytes];
+            peak = peak.max(own.into_iter().chain(transferred).fold(0, u64::saturating_add));
+            device_peak = device_peak.max(device.saturating_add(group.device.bytes));
             host -= of_stores(&group.ends, false);
             device -= of_stores(&group.ends, true);
         }
@@ -346,15 +353,17 @@ impl Sized<'_> {
             Body::Kernel(_) => {
                 let is_on_host =
                     |used: &&LaidUse| used.store.is_some_and(|store| !self.draft.stores[store as usize].is_on_device);
-                laid.uses.iter().filter(is_on_host).filter_map(tile).sum::<u64>() * in_flight
+                laid.uses.iter().filter(is_on_host).filter_map(tile).sum::<u64>().saturating_mul(in_flight)
             }
             // A vector grows by doubling. A kernel's parts are copied to the host first.
             Body::Fold(fold) => {
-                let (parts, bytes) = (laid.parts_max() * group.chunk, fold.part_bytes() * in_flight);
+                let (parts, bytes) = (laid.parts_max() * group.chunk, fold.part_bytes().saturating_mul(in_flight));
                 let copied = if fold.kernel().is_some() { parts } else { 0 };
-                (parts.next_power_of_two().max(4) + copied) * bytes
+                (parts.next_power_of_two().max(4) + copied).saturating_mul(bytes)
             }
-            Body::Transfer(_, is_ordered) => driver.and_then(tile).unwrap_or(0) * if *is_ordered { 1 } else { in_flight },
+            Body::Transfer(_, is_ordered) => {
+                driver.and_then(tile).unwrap_or(0).saturating_mul(if *is_ordered { 1 } else { in_flight })
+            }
         }
     }
 

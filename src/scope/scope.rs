@@ -7,7 +7,7 @@ use super::args::{Append, Target};
 use super::bodies::{Folded, Loaded, Once, Saved, Tasked};
 use super::body::Body;
 use super::draft::{Draft, Mode, Use, Used};
-use super::memory::ALIGN;
+use super::memory::{ALIGN, BYTES_MAX};
 use super::place::Scoped;
 use super::results::Kept;
 use super::scalar::{Operator, Scalar};
@@ -56,6 +56,9 @@ impl Scope {
         let elements = shape.iter().try_fold(1_u64, |volume, &along| volume.checked_mul(along as u64));
         if elements.is_none_or(|elements| elements > VOLUME_MAX) {
             self.draft.fault(format!("store '{name}' has more than 2^40 elements: {shape:?}"));
+        } else if elements.and_then(|elements| elements.checked_mul(size_of::<T>() as u64)).is_none_or(|bytes| bytes > BYTES_MAX)
+        {
+            self.draft.fault(format!("store '{name}' has more than 2^47 bytes: {shape:?} elements of {}", size_of::<T>()));
         }
         if size_of::<T>() == 0 || align_of::<T>() as u64 > ALIGN {
             self.draft.fault(format!("the elements of store '{name}' have no bytes, or are aligned to more than {ALIGN}"));

@@ -45,20 +45,21 @@ impl Streaming {
     }
 
     /// Splits the largest store into so many tiles for each worker, as Legate does. The default is better:
-    /// tiles of a size for which all that is in memory at once fits into a core's cache.
+    /// tiles of a size for which those of a batch fit into half of a core's second cache.
     pub const fn over_decompose_factor(self, factor: usize) -> Self {
         Self { factor: Some(factor), ..self }
     }
 
-    /// Sets the most bytes of tiles and whole stores in memory. Fewer batches are in flight then, and tiles
-    /// of the default size become smaller. If that is not enough, `compile` fails, and says how many bytes
-    /// are.
+    /// Sets the most bytes of tiles and whole stores in memory, on the host and on a device together. Fewer
+    /// batches are in flight then, and tiles of the default size become smaller. If that is not enough,
+    /// `compile` fails, and says how many bytes are.
     pub const fn memory_max(self, bytes: u64) -> Self {
         Self { memory_max: Some(bytes), ..self }
     }
 
-    /// Sets the most batches in flight. The default is twice the number of workers, so that a worker finds a
-    /// batch while another one is late; with a factor, whose tiles may be large, it is the number of workers.
+    /// Sets the most steps in flight, of which each has a batch of each operation, or several small ones one
+    /// after the other. The default is twice the number of workers, so that a worker finds a batch while
+    /// another one is late; with a factor, whose tiles may be large, it is the number of workers.
     pub const fn in_flight(self, batches: usize) -> Self {
         Self { in_flight: Some(batches), ..self }
     }

@@ -185,3 +185,44 @@ fn empty_scopes_and_empty_stores_end() {
         assert_eq!(*outputs.take::<u8>("sum").unwrap(), 0);
     }
 }
+
+#[test]
+fn a_store_of_a_scope_that_is_gone_is_refused() {
+    for _ in 0..100 {
+        let mut old = None;
+        let mut g = Graph::new();
+        g.scope("a", Streaming::strict(), |s| {
+            let a = s.store("a", [8]);
+            s.write("fill", (), &a, |mut a: TileMut<f64, 1>| a.fill(1.0));
+            old = Some(s.keep(&a));
+        });
+        let mut g = Graph::new();
+        g.scope("s", Streaming::strict(), |s| {
+            let b = s.store("b", [8]);
+            s.write("fill", (), &b, |mut b: TileMut<f64, 1>| b.fill(1.0));
+            old.unwrap()
+        });
+        let told = g.compile().unwrap_err().to_string();
+        assert_eq!(told, "scope 's': its closure returns a store of another scope");
+    }
+}
+
+// Seen to fail with sizes that wrap: then the memory had no bytes.
+#[test]
+fn batches_in_flight_need_no_more_than_can_be_addressed() {
+    let told = error(Streaming::relaxed().in_flight(1 << 16), |s| {
+        let stores: Vec<_> = (0..64).map(|_| s.store("s", [1 << 40])).collect();
+        for store in &stores {
+            s.tiles(store, [1 << 39]);
+            s.write("fill", (), store, |_: TileMut<u64, 1>| ());
+        }
+        for read in stores.chunks(8) {
+            let [a, b, c, d, e, f, g, h] = read.try_into().unwrap();
+            type T<'a> = Tile<'a, u64, 1>;
+            let work = |a: T, _: T, _: T, _: T, _: T, _: T, _: T, _: T| a.place().len();
+            s.fold("sum", (&a, &b, &c, &d, &e, &f, &g, &h), Sum, work);
+        }
+    });
+    let use_less = "use smaller tiles, or set `in_flight` or `memory_max`";
+    assert_eq!(told, format!("scope 's': needs more bytes than can be addressed, with 65536 batches in flight: {use_less}"));
+}

@@ -191,3 +191,38 @@ fn programs_on_matrices_give_the_same_for_all_tiles_and_executors() {
 fn programs_on_cubes_give_the_same_for_all_tiles_and_executors() {
     check::<3>(rounds(60));
 }
+
+// Seen to fail with claims of no elements.
+#[test]
+fn an_empty_read_beside_a_batch_that_writes_is_no_clash() {
+    use anabranch::scope::{Tile, TileMut};
+    let mut g = Graph::new();
+    let both = std::sync::Arc::new(std::sync::Barrier::new(2));
+    let there = both.clone();
+    let sums = g.scope("s", Streaming::strict().in_flight(2).workers(2), |s| {
+        let [x, a, d] = ["x", "a", "d"].map(|name| {
+            let store = s.store(name, [40]);
+            s.tiles(&store, [8]);
+            store
+        });
+        let c = s.store("c", [40, 2]);
+        s.tiles(&c, [8, 2]);
+        s.write("0", (), &x, |mut x: TileMut<f64, 1>| x.fill(1.0));
+        s.write("1", &x, &a, |_: Tile<f64, 1>, mut a: TileMut<f64, 1>| a.fill(1.0));
+        s.write("2", a.shifted([8]), &d, move |a: Tile<f64, 1>, mut d: TileMut<f64, 1>| {
+            if a.as_slice().is_empty() {
+                there.wait();
+            }
+            d.fill(1.0);
+        });
+        s.write("3", (), &c, move |mut c: TileMut<f64, 2>| {
+            if c.place().batch == 4 {
+                both.wait();
+            }
+            c.fill(1.0);
+        });
+    });
+    g.output("sums", &sums);
+    let exec = Executor::builder().workers(2).build().unwrap();
+    futures::executor::block_on(exec.run(&g.compile().unwrap(), inputs! {})).unwrap();
+}
