@@ -4,6 +4,7 @@ mod bounds;
 mod endings;
 pub(crate) mod kernels;
 mod mistakes;
+mod polls;
 mod program;
 pub(crate) mod random;
 mod refused;
