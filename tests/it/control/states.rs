@@ -1,8 +1,12 @@
 //! States: who has them when, and that each value is dropped once.
 
-use anabranch::graph::{Bodies, Shape, times};
+use anabranch::graph::times;
+#[cfg(feature = "json")]
+use anabranch::graph::{Bodies, Shape};
 use anabranch::policy::Single;
-use anabranch::{Executor, Graph, Inputs, Name, Plan, Result, Value, inputs, take};
+use anabranch::{Executor, Graph, Inputs, Plan, Value, inputs, take};
+#[cfg(feature = "json")]
+use anabranch::{Name, Result};
 
 use super::many_executors;
 use crate::support::{Counted, Tally, block_on, executors, plan, poll_once, until, value_of};
