@@ -24,9 +24,9 @@ impl Group {
     pub(super) fn add(&mut self, outline: &Outline, number: usize) -> Vec<Reason> {
         self.last.resize(outline.stores.len(), None);
         let op = &outline.ops[number];
-        let launched = self.ops.iter().map(|&other| &outline.ops[other]).find(|other| !is_exempt(other));
-        if let Some(other) = launched.filter(|other| !is_exempt(op) && other.launch != op.launch) {
-            return vec![Reason::Launches { op: op.name.clone(), other: other.name.clone() }];
+        let launched = self.ops.iter().copied().find(|&other| !is_exempt(&outline.ops[other]));
+        if let Some(other) = launched.filter(|&other| !is_exempt(op) && outline.ops[other].launch != op.launch) {
+            return vec![Reason::Launches { op: outline.op_name(number), other: outline.op_name(other) }];
         }
         let mut last = self.last.clone();
         for (access, store) in op.accesses.iter().map(|access| access.store.index()).enumerate() {

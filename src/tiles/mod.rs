@@ -53,7 +53,7 @@ mod written;
 pub use meet::Meeting;
 pub use memory::Window;
 pub(crate) use memory::{Place, pack};
-pub use outline::{AXES_MAX, Mode, OPS_MAX, OpId, OpKind, Operation, Outline, StoreId, VOLUME_MAX};
+pub use outline::{AXES_MAX, Mode, OPS_MAX, OpId, OpKind, OpName, Operation, Outline, StoreId, VOLUME_MAX};
 pub use part::Part;
 pub use reason::{Clash, Reason, Side};
 pub(crate) use rules::conflicts;

@@ -1,6 +1,7 @@
 //! What a scope does, without closures: its stores, and its operations in order.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::fmt;
 
 use super::part::Part;
 use crate::error::{Kind, Result};
@@ -34,6 +35,8 @@ pub struct Outline {
     pub(super) name: Option<Name>,
     pub(super) stores: Vec<StoreShape>,
     pub(super) ops: Vec<Operation>,
+    /// How many operations have each name.
+    pub(super) named: HashMap<Name, u32>,
 }
 
 /// A store of an [`Outline`].
@@ -54,6 +57,35 @@ impl OpId {
     /// Returns its place among the operations.
     pub fn index(self) -> usize {
         self.0 as usize
+    }
+}
+
+/// An operation in a message. If others have its name, it shows its place among the operations, too:
+/// `'inc'`, or `'inc' (op 3)`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OpName {
+    /// The operation.
+    pub id: OpId,
+    /// Its name.
+    pub name: Name,
+    /// Whether no other operation has this name.
+    pub is_unique: bool,
+}
+
+impl OpName {
+    /// Returns the name without quotes.
+    pub(super) fn unquoted(&self) -> String {
+        format!("{}{}", self.name, self.place())
+    }
+
+    fn place(&self) -> String {
+        if self.is_unique { String::new() } else { format!(" (op {})", self.id.index()) }
+    }
+}
+
+impl fmt::Display for OpName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "'{}'{}", self.name, self.place())
     }
 }
 
@@ -183,6 +215,7 @@ impl Outline {
 
     /// Adds an operation, behind those that are there.
     pub fn op(&mut self, op: Operation) -> OpId {
+        *self.named.entry(op.name.clone()).or_default() += 1;
         self.ops.push(op);
         OpId(self.ops.len() as u32 - 1)
     }
@@ -203,6 +236,12 @@ impl Outline {
     /// If it is of another outline with more operations.
     pub fn name_of(&self, op: OpId) -> &Name {
         &self.ops[op.index()].name
+    }
+
+    /// Returns an operation as messages show it.
+    pub(super) fn op_name(&self, op: usize) -> OpName {
+        let name = self.ops[op].name.clone();
+        OpName { id: OpId(op as u32), is_unique: self.named[&name] == 1, name }
     }
 
     pub(super) fn accesses(&self, op: OpId) -> &[Access] {
@@ -234,11 +273,12 @@ impl Outline {
                 return Err(Kind::Outline { what: format!("store '{}'", store.name), fault }.into());
             }
         }
-        self.ops.iter().try_for_each(|op| self.check_op(op))
+        (0..self.ops.len()).try_for_each(|op| self.check_op(op))
     }
 
-    fn check_op(&self, op: &Operation) -> Result<()> {
-        let fault = |fault: String| Err(Kind::Outline { what: format!("operation '{}'", op.name), fault }.into());
+    fn check_op(&self, number: usize) -> Result<()> {
+        let op = &self.ops[number];
+        let fault = |fault: String| Err(Kind::Outline { what: format!("operation {}", self.op_name(number)), fault }.into());
         if let Some(sizes) = sizes_fault(op.axes(), false) {
             return fault(sizes);
         }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::outline::{Mode, OpId, OpKind};
+use super::outline::{Mode, OpKind, OpName};
 use super::part::Part;
 use crate::name::Name;
 
@@ -31,9 +31,9 @@ pub enum Reason {
     /// The number of batches is another.
     Batches {
         /// The operation, and one before.
-        op: Name,
+        op: OpName,
         /// The one before.
-        other: Name,
+        other: OpName,
         /// Their batches.
         counts: [u64; 2],
     },
@@ -50,7 +50,7 @@ pub enum Reason {
     /// More bytes are in flight than there may be.
     Memory {
         /// The operation with which they are too many.
-        op: Name,
+        op: OpName,
         /// What one batch in flight needs.
         bytes: u64,
         /// The bound, or the bytes of the program that does not stream.
@@ -59,7 +59,7 @@ pub enum Reason {
     /// Operations of this kind do not stream.
     Kind {
         /// The operation.
-        op: Name,
+        op: OpName,
         /// Its kind.
         kind: OpKind,
     },
@@ -76,9 +76,9 @@ pub enum Reason {
     /// The launch domains are not equal. Only [`Rule::Legate`](super::Rule::Legate) refuses that.
     Launches {
         /// The operation.
-        op: Name,
+        op: OpName,
         /// One before.
-        other: Name,
+        other: OpName,
     },
 }
 
@@ -97,9 +97,7 @@ pub struct Clash {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Side {
     /// The operation.
-    pub op: OpId,
-    /// Its name.
-    pub name: Name,
+    pub op: OpName,
     /// What it does.
     pub mode: Mode,
     /// Which elements each batch uses.
@@ -108,14 +106,14 @@ pub struct Side {
 
 impl Reason {
     /// Returns the operation that does not stream with those before it.
-    pub fn op(&self) -> &Name {
+    pub fn op(&self) -> &OpName {
         match self {
             Self::Ahead { clash, .. }
             | Self::NeedsLast { clash, .. }
             | Self::AfterOnce { clash }
             | Self::Interferes { clash }
             | Self::Partitions { clash }
-            | Self::Reduced { clash } => &clash.later.name,
+            | Self::Reduced { clash } => &clash.later.op,
             Self::Batches { op, .. } | Self::Memory { op, .. } | Self::Kind { op, .. } | Self::Launches { op, .. } => op,
         }
     }
@@ -123,7 +121,7 @@ impl Reason {
 
 impl fmt::Display for Side {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "'{}' {} {}", self.name, self.mode.verb(), self.part)
+        write!(f, "{} {} {}", self.op, self.mode.verb(), self.part)
     }
 }
 
@@ -137,34 +135,34 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ahead { clash, first, lag } => {
-                let (later, earlier) = (&clash.later.name, &clash.earlier.name);
+                let (later, earlier) = (&clash.later.op, &clash.earlier.op);
                 match first {
-                    Some((batch, needs)) => write!(f, "{clash}; batch {batch} of '{later}' needs batch {needs} of '{earlier}'"),
-                    None => write!(f, "{clash}; a batch of '{later}' needs one of '{earlier}' that is {lag} later"),
+                    Some((batch, needs)) => write!(f, "{clash}; batch {batch} of {later} needs batch {needs} of {earlier}"),
+                    None => write!(f, "{clash}; a batch of {later} needs one of {earlier} that is {lag} later"),
                 }
             }
             Self::NeedsLast { clash, .. } => {
-                let (later, earlier) = (&clash.later.name, &clash.earlier.name);
-                write!(f, "{clash}; the first batch of '{later}' that shares elements needs '{earlier}' up to its last batch")
+                let (later, earlier) = (&clash.later.op, &clash.earlier.op);
+                write!(f, "{clash}; the first batch of {later} that shares elements needs {earlier} up to its last batch")
             }
             Self::Batches { op, other, counts: [own, others] } => {
                 let plural = if *own == 1 { "" } else { "es" };
-                write!(f, "'{op}' has {own} batch{plural}, and '{other}' has {others}: launch both over the same axes")
+                write!(f, "{op} has {own} batch{plural}, and {other} has {others}: launch both over the same axes")
             }
             Self::AfterOnce { clash } => {
-                write!(f, "{clash}; '{}' is done once, after the batches that it needs", clash.earlier.name)
+                write!(f, "{clash}; {} is done once, after the batches that it needs", clash.earlier.op)
             }
-            Self::Interferes { clash } => write!(f, "{clash}; so two batches of '{}' use the same elements", clash.later.name),
+            Self::Interferes { clash } => write!(f, "{clash}; so two batches of {} use the same elements", clash.later.op),
             Self::Memory { op, bytes, limit } => {
                 write!(
                     f,
-                    "with '{op}' one batch in flight needs {bytes} bytes, and may use {limit}: use smaller tiles, or allow more"
+                    "with {op} one batch in flight needs {bytes} bytes, and may use {limit}: use smaller tiles, or allow more"
                 )
             }
-            Self::Kind { op, kind } => write!(f, "'{op}' {}", kind.why_not()),
+            Self::Kind { op, kind } => write!(f, "{op} {}", kind.why_not()),
             Self::Partitions { clash } => write!(f, "{clash}; the partitions are not equal"),
             Self::Reduced { clash } => write!(f, "{clash}; the store is being reduced"),
-            Self::Launches { op, other } => write!(f, "the launch domains of '{op}' and '{other}' are not equal"),
+            Self::Launches { op, other } => write!(f, "the launch domains of {op} and {other} are not equal"),
         }
     }
 }

@@ -34,7 +34,7 @@ impl fmt::Display for Streamed {
 
 impl Streamed {
     fn write_group(&self, f: &mut fmt::Formatter<'_>, group: &Group, cut: &[&Reason]) -> fmt::Result {
-        let name = |op: OpId| printable(self.outline().name_of(op));
+        let name = |op: OpId| printable(&self.outline().op_name(op.index()).unquoted());
         let width = group.ops().map(|op| name(op).chars().count()).max().unwrap_or(0);
         for ((op, place), number) in group.ops().zip(group.places()).zip(0..) {
             let title = if number == 0 { "operations" } else { "" };
@@ -47,7 +47,7 @@ impl Streamed {
             writeln!(f, "  {title:<11}{:<width$}   {window}", store(window))?;
         }
         for reason in cut {
-            writeln!(f, "  {:<11}before '{}':", "cut", printable(reason.op()))?;
+            writeln!(f, "  {:<11}before {}:", "cut", printable(&reason.op().to_string()))?;
             reason.to_string().split("; ").try_for_each(|piece| writeln!(f, "  {:<11}  {}", "", printable(piece)))?;
         }
         Ok(())

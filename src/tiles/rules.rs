@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use super::index::{Index, UseId};
 use super::meet::{Meeting, Use, meeting, met};
 use super::memory::{Place, Placed};
-use super::outline::{Access, Mode, OpId, OpKind, Outline, StoreId};
+use super::outline::{Access, Mode, OpKind, Outline, StoreId};
 use super::reason::{Clash, Reason, Side};
 
 /// A group that grows.
@@ -49,13 +49,14 @@ impl<'i> Group<'i> {
         let outline = self.index.outline;
         let op = &outline.ops[number];
         if !matches!(op.kind, OpKind::Task | OpKind::Fill) {
-            return vec![Reason::Kind { op: op.name.clone(), kind: op.kind }];
+            return vec![Reason::Kind { op: outline.op_name(number), kind: op.kind }];
         }
         let mut reasons = self.interferences(number);
-        let other = self.counted.map(|counted| &outline.ops[counted]);
-        if let Some(other) = other.filter(|other| other.batches() != op.batches() && !(self.is_exact && op.batches() == 1)) {
-            let counts = [op.batches(), other.batches()];
-            reasons.push(Reason::Batches { op: op.name.clone(), other: other.name.clone(), counts });
+        let batches = |other: usize| outline.ops[other].batches();
+        let is_other = |&other: &usize| batches(other) != op.batches() && !(self.is_exact && op.batches() == 1);
+        if let Some(other) = self.counted.filter(is_other) {
+            let counts = [op.batches(), batches(other)];
+            reasons.push(Reason::Batches { op: outline.op_name(number), other: outline.op_name(other), counts });
             return reasons;
         }
         match self.place(number) {
@@ -178,7 +179,7 @@ const LOOKED_MAX: u64 = 1 << 16;
 /// Returns the first batch that needs a later one, and the last one that it needs.
 fn first_ahead(outline: &Outline, clash: &Clash) -> Option<(u64, u64)> {
     let store = outline.stores.iter().find(|store| store.name == clash.store).expect("a clash is in a store");
-    let side = |side: &Side| (&outline.ops[side.op.index()], side.part.clone());
+    let side = |side: &Side| (&outline.ops[side.op.id.index()], side.part.clone());
     let ((before, part), (behind, other)) = (side(&clash.earlier), side(&clash.later));
     let (earlier, later) = (Use { launch: before.axes(), part: &part }, Use { launch: behind.axes(), part: &other });
     let needs =
@@ -218,9 +219,8 @@ fn do_conflict(one: &Mode, other: &Mode) -> bool {
 /// Returns two uses of a store as a clash.
 pub(super) fn clash(outline: &Outline, earlier: UseId, later: UseId) -> Clash {
     let side = |used: UseId| {
-        let op = &outline.ops[used.op];
-        let Access { mode, part, .. } = op.accesses[used.access].clone();
-        Side { op: OpId(used.op as u32), name: op.name.clone(), mode, part }
+        let Access { mode, part, .. } = outline.ops[used.op].accesses[used.access].clone();
+        Side { op: outline.op_name(used.op), mode, part }
     };
     let store = outline.ops[earlier.op].accesses[earlier.access].store;
     Clash { store: outline.store_name(store).clone(), earlier: side(earlier), later: side(later) }

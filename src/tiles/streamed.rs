@@ -151,7 +151,7 @@ impl Index<'_> {
             None => reasons,
             Some(next) => {
                 let bytes = self.group(&ops[..=group.ops.len()], Vec::new()).bytes(1);
-                vec![Reason::Memory { op: self.outline.ops[next.op].name.clone(), bytes, limit }]
+                vec![Reason::Memory { op: self.outline.op_name(next.op), bytes, limit }]
             }
         };
         group

@@ -50,9 +50,13 @@ impl Streamed {
     }
 
     fn gutter(&self) -> f64 {
-        let ops = self.outline().ops().map(|op| self.outline().name_of(op).chars().count());
+        let ops = self.outline().ops().map(|op| self.op_label(op).chars().count());
         let stores = self.groups().iter().flat_map(Group::windows).map(|window| self.store_label(window).chars().count());
         ops.chain(stores).max().unwrap_or(0).min(40) as f64 * CHAR + 32.0
+    }
+
+    fn op_label(&self, op: OpId) -> String {
+        self.outline().op_name(op.index()).unquoted()
     }
 
     fn store_label(&self, window: &Window) -> String {
@@ -73,7 +77,7 @@ impl Streamed {
         );
         let mut y = top + 26.0;
         for (row, (op, place)) in group.ops().zip(group.places()).enumerate() {
-            draw_row(&self.outline().name_of(op).to_string(), (left, y, shown, ROW), row, out);
+            draw_row(&self.op_label(op), (left, y, shown, ROW), row, out);
             for step in 0..shown {
                 draw_batch(*place, group.batches(), step, (left + step as f64 * STEP, y), COLORS[row % COLORS.len()], out);
             }
@@ -99,10 +103,10 @@ impl Streamed {
             let others = if group.cut().len() > 1 { format!(" (and {} more)", group.cut().len() - 1) } else { String::new() };
             let _ = writeln!(
                 out,
-                "<text x=\"16\" y=\"{:.0}\" fill=\"#a33b2e\"><title>{}</title>cut before '{}': {}{others}</text>",
+                "<text x=\"16\" y=\"{:.0}\" fill=\"#a33b2e\"><title>{}</title>cut before {}: {}{others}</text>",
                 y + 18.0,
                 escaped(&reason.to_string()),
-                escaped(reason.op()),
+                escaped(&reason.op().to_string()),
                 escaped(reason.to_string().rsplit("; ").next().unwrap_or_default()),
             );
         }
@@ -151,7 +155,6 @@ fn window_height(window: &Window) -> f64 {
 
 fn draw_row(name: &str, (left, y, steps, height): (f64, f64, u64, f64), row: usize, out: &mut String) {
     let color = if row.is_multiple_of(2) { "#f5f7f9" } else { "#edf1f4" };
-    let shortened = if name.chars().count() > 40 { name.chars().take(39).chain(['…']).collect() } else { name.to_owned() };
     let _ = writeln!(
         out,
         "<rect x=\"{left:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{height:.1}\" fill=\"{color}\"/>\
@@ -159,8 +162,17 @@ fn draw_row(name: &str, (left, y, steps, height): (f64, f64, u64, f64), row: usi
         steps as f64 * STEP,
         left - 8.0,
         y + height / 2.0 + 4.0,
-        escaped(&shortened),
+        escaped(&shortened(name)),
     );
+}
+
+/// Returns at most 40 characters of a label. It keeps the end, which has the place of an operation.
+fn shortened(label: &str) -> String {
+    let count = label.chars().count();
+    match count > 40 {
+        true => label.chars().take(29).chain(['…']).chain(label.chars().skip(count - 10)).collect(),
+        false => label.to_owned(),
+    }
 }
 
 /// Draws what an operation does in a step.

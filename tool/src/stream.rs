@@ -92,7 +92,7 @@ fn write_legate(streamed: &Streamed, out: &mut String) {
     let verdict = if streamed.is_one() { "streams".to_owned() } else { format!("{} groups", streamed.groups().len()) };
     let _ = writeln!(out, "{:<13}{verdict}", "by Legate");
     for reason in streamed.groups().iter().flat_map(|group| group.cut()) {
-        let _ = writeln!(out, "  {:<11}before '{}':", "cut", reason.op());
+        let _ = writeln!(out, "  {:<11}before {}:", "cut", reason.op());
         reason.to_string().split("; ").for_each(|piece| _ = writeln!(out, "  {:<11}  {piece}", ""));
     }
 }

@@ -110,7 +110,7 @@ fn strict_refuses_what_needs_a_whole_reduction_with_reasons_as_values() {
     );
     let refused = error.source().and_then(|source| source.downcast_ref::<NotStreaming>()).unwrap();
     let [Reason::NeedsLast { clash, .. }] = refused.reasons() else { panic!("{:?}", refused.reasons()) };
-    assert_eq!((&*clash.store, &*clash.earlier.name, &*clash.later.name), ("sum", "sum", "less"));
+    assert_eq!((&*clash.store, &*clash.earlier.op.name, &*clash.later.op.name), ("sum", "sum", "less"));
 }
 
 #[test]

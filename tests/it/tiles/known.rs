@@ -18,9 +18,9 @@ fn groups(streamed: &Streamed) -> Value {
 /// Returns what the first reason of Legate's rule says, in its words.
 fn words(reason: &Reason) -> String {
     let (op, why) = match reason {
-        Reason::Launches { op, .. } => (op, "unequal launch domains".to_owned()),
+        Reason::Launches { op, .. } => (&op.name, "unequal launch domains".to_owned()),
         Reason::Reduced { clash } => (
-            &clash.later.name,
+            &clash.later.op.name,
             format!(
                 "{} a store being reduced",
                 if clash.later.mode == anabranch::tiles::Mode::Read { "reading" } else { "writing" }
@@ -33,7 +33,7 @@ fn words(reason: &Reason) -> String {
                 (Write, Read) => "RAW dependency, unequal partitioning",
                 other => panic!("{other:?}"),
             };
-            (&clash.later.name, hazard.to_owned())
+            (&clash.later.op.name, hazard.to_owned())
         }
         other => panic!("{other:?}"),
     };
@@ -65,7 +65,7 @@ fn batches_in_order_are_enough_where_no_batch_needs_a_later_one() {
             Some(Reason::Batches { .. }) => assert_eq!(text, "different number of batches", "{id}"),
             Some(Reason::Ahead { lag, .. }) => assert_eq!(expected["streamable_with_skew"], *lag, "{id}"),
             Some(Reason::NeedsLast { clash, lag }) => {
-                let [earlier, later, store] = [&clash.earlier.name, &clash.later.name, &clash.store];
+                let [earlier, later, store] = [&clash.earlier.op.name, &clash.later.op.name, &clash.store];
                 let expected_text = format!("a batch needs batches up to the last one ({earlier}->{later} on {store})");
                 assert_eq!((text, &expected["lag"]), (&*expected_text, &Value::from(*lag)), "{id}");
             }

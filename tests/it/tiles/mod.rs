@@ -7,4 +7,5 @@ mod known;
 mod longest;
 mod meetings;
 mod messages;
+mod names;
 mod rules;
