@@ -16,7 +16,12 @@ use std::fmt;
 /// assert_eq!(Part::whole().to_string(), "the whole store");
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Part(Option<Tiles>);
+pub struct Part {
+    /// None: every batch uses all elements.
+    tiles: Option<Tiles>,
+    /// What was set though there are no tiles: `fault` refuses it.
+    set_without: Option<&'static str>,
+}
 
 /// By axis of the tiles; all lists are of one length, or `check` fails.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -61,9 +66,10 @@ const NUMBER_MAX: u64 = 1 << 40;
 const END_MAX: u64 = 1 << 60;
 
 impl Part {
-    /// Every batch uses all elements.
+    /// Every batch uses all elements. Only tiles have an offset, a halo and axes: to set them on this is an
+    /// error of [`Outline::stream`](super::Outline::stream).
     pub fn whole() -> Self {
-        Self(None)
+        Self { tiles: None, set_without: None }
     }
 
     /// Batches use tiles of this shape, next to each other.
@@ -71,45 +77,47 @@ impl Part {
         let tile = shape.into();
         let axes: Vec<usize> = (0..tile.len()).collect();
         let (offset, none) = (vec![0; tile.len()], vec![0; tile.len()]);
-        Self(Some(Tiles { offset, before: none.clone(), behind: none, by: axes.clone(), axes, tile }))
+        let tiles = Tiles { offset, before: none.clone(), behind: none, by: axes.clone(), axes, tile };
+        Self { tiles: Some(tiles), set_without: None }
     }
 
     /// Moves all tiles, by elements along each axis.
     pub fn offset(self, offset: impl Into<Vec<i64>>) -> Self {
-        self.with(|tiles| tiles.offset = offset.into())
+        self.with("offset", |tiles| tiles.offset = offset.into())
     }
 
     /// Makes all tiles larger: by these elements along each axis, before their first one and behind their
     /// last one.
     pub fn halo(self, before: impl Into<Vec<u64>>, behind: impl Into<Vec<u64>>) -> Self {
-        self.with(|tiles| (tiles.before, tiles.behind) = (before.into(), behind.into()))
+        self.with("halo", |tiles| (tiles.before, tiles.behind) = (before.into(), behind.into()))
     }
 
     /// Takes the tiles from the transposed store: the axes of the tiles are those of the store, backwards.
     pub fn transposed(self) -> Self {
-        self.with(|tiles| tiles.axes.reverse())
+        self.with("transpose", |tiles| tiles.axes.reverse())
     }
 
     /// Lets these axes of the launch count the tiles, instead of axis k those along axis k.
     pub fn by(self, axes: impl Into<Vec<usize>>) -> Self {
-        self.with(|tiles| tiles.by = axes.into())
+        self.with("`by`", |tiles| tiles.by = axes.into())
     }
 
     /// Returns whether every batch uses all elements.
     pub fn is_whole(&self) -> bool {
-        self.0.is_none()
+        self.tiles.is_none()
     }
 
-    fn with(mut self, set: impl FnOnce(&mut Tiles)) -> Self {
-        if let Some(tiles) = &mut self.0 {
-            set(tiles);
+    fn with(mut self, what: &'static str, set: impl FnOnce(&mut Tiles)) -> Self {
+        match &mut self.tiles {
+            Some(tiles) => set(tiles),
+            None => self.set_without = self.set_without.or(Some(what)),
         }
         self
     }
 
     /// Returns the tiles along an axis of the store; None if every batch has all of it.
     pub(super) fn along(&self, axis: usize) -> Option<AxisTiles> {
-        let tiles = self.0.as_ref()?;
+        let tiles = self.tiles.as_ref()?;
         let at = tiles.axes.iter().position(|&of| of == axis)?;
         Some(AxisTiles {
             tile: tiles.tile[at] as i64,
@@ -133,7 +141,7 @@ impl Part {
     /// there are, and no offsets.
     pub(super) fn is_equal_to_legate(&self, launch: &[u64], other: &Self, other_launch: &[u64]) -> bool {
         let seen = |part: &Self, launch: &[u64]| {
-            let Tiles { tile, before, behind, by, .. } = part.0.clone()?;
+            let Tiles { tile, before, behind, by, .. } = part.tiles.clone()?;
             let colors: Vec<u64> = by.iter().map(|&axis| launch[axis]).collect();
             Some((tile, before, behind, colors))
         };
@@ -142,7 +150,10 @@ impl Part {
 
     /// Returns why the part does not fit a store and a launch.
     pub(super) fn fault(&self, extents: &[u64], launch: &[u64]) -> Option<String> {
-        let Tiles { tile, offset, before, behind, axes, by } = self.0.as_ref()?;
+        if let Some(what) = self.set_without {
+            return Some(format!("whole, with {what}: set it on `Part::tiles`, or leave it out"));
+        }
+        let Tiles { tile, offset, before, behind, axes, by } = self.tiles.as_ref()?;
         let plural = |count: usize| if count == 1 { "1 axis".to_owned() } else { format!("{count} axes") };
         if tile.len() != extents.len() {
             return Some(format!("in tiles of {}, and the store has {}", plural(tile.len()), plural(extents.len())));
@@ -175,7 +186,7 @@ pub(super) fn shape<N: fmt::Display>(numbers: &[N]) -> String {
 
 impl fmt::Display for Part {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(Tiles { tile, offset, before, behind, axes, by }) = &self.0 else { return f.write_str("the whole store") };
+        let Some(Tiles { tile, offset, before, behind, axes, by }) = &self.tiles else { return f.write_str("the whole store") };
         write!(f, "tiles of {}", shape(tile))?;
         if offset.iter().any(|&offset| offset != 0) {
             write!(f, ", offset {}", shape(offset))?;

@@ -32,6 +32,27 @@ fn parts_that_do_not_fit_are_named() {
 }
 
 #[test]
+fn settings_of_tiles_are_refused_on_a_whole_store() {
+    // Seen to fail with settings that are ignored.
+    let whole = Part::whole;
+    let settings = [
+        ("offset", whole().offset([8])),
+        ("halo", whole().halo([1], [1])),
+        ("transpose", whole().transposed()),
+        ("`by`", whole().by([0])),
+        ("halo", whole().halo([0], [0]).offset([0])),
+    ];
+    for (what, part) in settings {
+        let told = fault(|outline| {
+            let a = outline.store("a", [64], 8);
+            outline.op(Operation::new("sum", [8]).read(a, part));
+        });
+        let expected = format!("operation 'sum' reads store 'a' whole, with {what}: set it on `Part::tiles`, or leave it out");
+        assert_eq!(told, expected);
+    }
+}
+
+#[test]
 fn stores_and_operations_have_bounds() {
     assert_eq!(fault(|outline| _ = ["a", "a"].map(|name| outline.store(name, [1], 8))), "two stores are named 'a': rename one");
     assert_eq!(fault(|outline| _ = outline.store("a", [1; 9], 8)), "store 'a' has 9 axes, and may have 8");
