@@ -227,7 +227,10 @@ impl AccessForm {
         let tiles: Vec<u64> = by.into_iter().map(counted).collect();
         if let Some(colors) = form.colors.filter(|colors| *colors != tiles) {
             let (colors, tiles) = (shape(&colors), shape(&tiles));
-            return fault(&format!("the part has {colors} tiles, and the launch of '{}' counts {tiles}", op.name));
+            return fault(&format!(
+                "the part has {colors} tiles, and the launch of '{}' counts {tiles}: leave `colors` out, or launch as many",
+                op.name
+            ));
         }
         let mut part = Part::tiles(form.tile);
         if let Some(offset) = form.offset {

@@ -268,7 +268,9 @@ impl Outline {
                 return Err(Kind::DuplicateStore { store: store.name.clone() }.into());
             }
             let sizes = sizes_fault(&store.extents, true);
-            let fault = sizes.or_else(|| (store.element_bytes > 1 << 20).then(|| "has elements of more than 2^20 bytes".into()));
+            let is_large = store.element_bytes > 1 << 20;
+            let large = "has elements of more than 2^20 bytes: add an axis, and make its elements smaller";
+            let fault = sizes.or_else(|| is_large.then(|| large.into()));
             if let Some(fault) = fault {
                 return Err(Kind::Outline { what: format!("store '{}'", store.name), fault }.into());
             }
@@ -284,7 +286,7 @@ impl Outline {
         }
         for access in &op.accesses {
             let Some(store) = self.stores.get(access.store.index()) else {
-                return fault("uses a store of another outline".into());
+                return fault("uses a store of another outline: add it to this one".into());
             };
             if let Some(why) = access.part.fault(&store.extents, op.axes()) {
                 return fault(format!("{} store '{}' {why}", access.mode.verb(), store.name));
@@ -305,13 +307,18 @@ impl Mode {
 }
 
 /// Returns why axes are no store or no launch.
-fn sizes_fault(axes: &[u64], may_be_empty: bool) -> Option<String> {
+fn sizes_fault(axes: &[u64], is_store: bool) -> Option<String> {
     let volume = axes.iter().try_fold(1_u64, |product, &axis| product.checked_mul(axis));
     match axes {
-        _ if axes.len() > AXES_MAX => Some(format!("has {} axes, and may have {AXES_MAX}", axes.len())),
-        _ if axes.contains(&0) && !may_be_empty => Some("has an axis without batches".into()),
+        _ if axes.len() > AXES_MAX => Some(format!("has {} axes, and may have {AXES_MAX}: make one of several", axes.len())),
+        _ if axes.contains(&0) && !is_store => {
+            Some("has an axis without batches: launch at least one along each, or leave the operation out".into())
+        }
         _ if volume.is_none_or(|volume| volume > VOLUME_MAX) || axes.iter().any(|&axis| axis > VOLUME_MAX) => {
-            Some(format!("has more than 2^40 {}", if may_be_empty { "elements" } else { "batches" }))
+            Some(match is_store {
+                true => "has more than 2^40 elements: make it smaller, or split it".into(),
+                false => "has more than 2^40 batches: launch fewer, with larger tiles".into(),
+            })
         }
         _ => None,
     }

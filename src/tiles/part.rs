@@ -156,24 +156,35 @@ impl Part {
         let Tiles { tile, offset, before, behind, axes, by } = self.tiles.as_ref()?;
         let plural = |count: usize| if count == 1 { "1 axis".to_owned() } else { format!("{count} axes") };
         if tile.len() != extents.len() {
-            return Some(format!("in tiles of {}, and the store has {}", plural(tile.len()), plural(extents.len())));
+            let (own, others) = (plural(tile.len()), plural(extents.len()));
+            return Some(format!(
+                "in tiles of {own}, and the store has {others}: give tiles a size along each axis of the store"
+            ));
         }
         let lengths = [("offset", offset.len()), ("halo", before.len()), ("halo", behind.len()), ("`by`", by.len())];
         if let Some((what, length)) = lengths.into_iter().find(|&(_, length)| length != axes.len()) {
-            return Some(format!("with {what} of {}, and the tiles have {}", plural(length), plural(axes.len())));
+            let (own, others) = (plural(length), plural(axes.len()));
+            return Some(format!("with {what} of {own}, and the tiles have {others}: give a number for each axis of the tiles"));
         }
         if let Some(axis) = by.iter().find(|&&axis| axis >= launch.len()) {
             let launched = plural(launch.len());
-            return Some(format!("in tiles that axis {axis} of the launch counts, and the launch has {launched}"));
+            return Some(format!(
+                "in tiles that axis {axis} of the launch counts, and the launch has {launched}: \
+                 launch over more axes, or choose others with `by`"
+            ));
         }
         let is_large = |number: &u64| *number > NUMBER_MAX;
         let is_far = |(&tile, &by): (&u64, &usize)| tile.saturating_mul(launch[by]) > END_MAX;
         let mut numbers =
             tile.iter().chain(before).chain(behind).copied().chain(offset.iter().map(|offset| offset.unsigned_abs()));
         match () {
-            () if tile.contains(&0) => Some("in tiles without elements".into()),
-            () if numbers.any(|number| is_large(&number)) => Some("with a number above 2^40".into()),
-            () if tile.iter().zip(by).any(is_far) => Some("in tiles that end beyond 2^60".into()),
+            () if tile.contains(&0) => Some("in tiles without elements: give them at least one along each axis".into()),
+            () if numbers.any(|number| is_large(&number)) => {
+                Some("with a number above 2^40: make its tiles, halo or offset smaller".into())
+            }
+            () if tile.iter().zip(by).any(is_far) => {
+                Some("in tiles that end beyond 2^60: make them smaller, or launch fewer batches".into())
+            }
             () => None,
         }
     }

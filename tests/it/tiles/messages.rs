@@ -18,17 +18,38 @@ fn parts_that_do_not_fit_are_named() {
             outline.op(Operation::new("sum", [4]).read(a, part));
         })
     };
-    assert_eq!(read(Part::tiles([8])), "operation 'sum' reads store 'a' in tiles of 1 axis, and the store has 2 axes");
+    assert_eq!(
+        read(Part::tiles([8])),
+        "operation 'sum' reads store 'a' in tiles of 1 axis, and the store has 2 axes: give tiles a size along each axis of the store"
+    );
     assert_eq!(
         read(Part::tiles([2, 8])),
-        "operation 'sum' reads store 'a' in tiles that axis 1 of the launch counts, and the launch has 1 axis"
+        "operation 'sum' reads store 'a' in tiles that axis 1 of the launch counts, and the launch has 1 axis: launch over more axes, or choose others with `by`"
     );
-    assert_eq!(read(Part::tiles([0, 8]).by([0, 0])), "operation 'sum' reads store 'a' in tiles without elements");
     assert_eq!(
-        read(Part::tiles([1, 8]).by([0, 0]).offset([1])),
-        "operation 'sum' reads store 'a' with offset of 1 axis, and the tiles have 2 axes"
+        read(Part::tiles([0, 8]).by([0, 0])),
+        "operation 'sum' reads store 'a' in tiles without elements: give them at least one along each axis"
     );
-    assert_eq!(read(Part::tiles([1 << 41, 8]).by([0, 0])), "operation 'sum' reads store 'a' with a number above 2^40");
+    for (what, part) in [
+        ("offset", Part::tiles([1, 8]).offset([1])),
+        ("halo", Part::tiles([1, 8]).halo([1], [1, 1])),
+        ("halo", Part::tiles([1, 8]).halo([1, 1], [1])),
+        ("`by`", Part::tiles([1, 8]).by([0])),
+    ] {
+        let expected = format!(
+            "operation 'sum' reads store 'a' with {what} of 1 axis, and the tiles have 2 axes: give a number for each axis of the tiles"
+        );
+        assert_eq!(read(part), expected);
+    }
+    assert_eq!(
+        read(Part::tiles([1 << 41, 8]).by([0, 0])),
+        "operation 'sum' reads store 'a' with a number above 2^40: make its tiles, halo or offset smaller"
+    );
+    let far = fault(|outline| {
+        let a = outline.store("a", [8], 8);
+        outline.op(Operation::new("sum", [1 << 21]).read(a, Part::tiles([1 << 40])));
+    });
+    assert_eq!(far, "operation 'sum' reads store 'a' in tiles that end beyond 2^60: make them smaller, or launch fewer batches");
 }
 
 #[test]
@@ -55,14 +76,25 @@ fn settings_of_tiles_are_refused_on_a_whole_store() {
 #[test]
 fn stores_and_operations_have_bounds() {
     assert_eq!(fault(|outline| _ = ["a", "a"].map(|name| outline.store(name, [1], 8))), "two stores are named 'a': rename one");
-    assert_eq!(fault(|outline| _ = outline.store("a", [1; 9], 8)), "store 'a' has 9 axes, and may have 8");
-    assert_eq!(fault(|outline| _ = outline.store("a", [1 << 21, 1 << 21], 8)), "store 'a' has more than 2^40 elements");
-    assert_eq!(fault(|outline| _ = outline.op(Operation::new("none", [3, 0]))), "operation 'none' has an axis without batches");
+    let store = |shape: &[u64], bytes: u64| fault(|outline| _ = outline.store("a", shape, bytes));
+    assert_eq!(store(&[1; 9], 8), "store 'a' has 9 axes, and may have 8: make one of several");
+    assert_eq!(store(&[1 << 21, 1 << 21], 8), "store 'a' has more than 2^40 elements: make it smaller, or split it");
+    assert_eq!(
+        store(&[1], (1 << 20) + 1),
+        "store 'a' has elements of more than 2^20 bytes: add an axis, and make its elements smaller"
+    );
+    let launch = |launch: &[u64]| fault(|outline| _ = outline.op(Operation::new("x", launch)));
+    assert_eq!(launch(&[1; 9]), "operation 'x' has 9 axes, and may have 8: make one of several");
+    assert_eq!(launch(&[1 << 21, 1 << 21]), "operation 'x' has more than 2^40 batches: launch fewer, with larger tiles");
+    assert_eq!(
+        launch(&[3, 0]),
+        "operation 'x' has an axis without batches: launch at least one along each, or leave the operation out"
+    );
     let mut other = Outline::new();
     let foreign = other.store("a", [1], 8);
     assert_eq!(
         fault(|outline| _ = outline.op(Operation::once("read").read(foreign, Part::whole()))),
-        "operation 'read' uses a store of another outline"
+        "operation 'read' uses a store of another outline: add it to this one"
     );
 }
 
@@ -79,7 +111,7 @@ fn faults_of_a_file_are_told_with_their_place() {
     );
     assert_eq!(
         fault(&ops(r#"{"store": "a", "mode": "read", "part": {"tile": [2], "colors": [3]}}"#)),
-        "ops[0].access[0]: the part has 3 tiles, and the launch of 'x' counts 4"
+        "ops[0].access[0]: the part has 3 tiles, and the launch of 'x' counts 4: leave `colors` out, or launch as many"
     );
     assert_eq!(
         fault(&ops(r#"{"store": "a", "mode": "look"}"#)),
