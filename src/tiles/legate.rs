@@ -50,7 +50,7 @@ fn refused(outline: &Outline, earlier: UseId, later: UseId) -> Option<Reason> {
     let access = |used: UseId| -> &Access { &outline.ops[used.op].accesses[used.access] };
     let (before, behind) = (access(earlier), access(later));
     let launch = |used: UseId| outline.ops[used.op].axes();
-    let clash = || clash(outline, earlier, later);
+    let clash = || clash(outline, earlier, later, true);
     match (&before.mode, &behind.mode) {
         (Mode::Reduce(one), Mode::Reduce(other)) if one == other => None,
         (Mode::Reduce(_), Mode::Read) if is_exempt(&outline.ops[later.op]) => None,

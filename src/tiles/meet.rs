@@ -18,8 +18,7 @@ use super::outline::{Operation, Outline};
 use super::part::{AxisTiles, Part};
 use crate::error::Result;
 
-/// How the batches of two operations meet in a store. Along a diagonal with millions of batches both numbers
-/// may be larger than they are.
+/// How the batches of two operations meet in a store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Meeting {
     /// By how many batches the last batch that is met is ahead, at the most: over all batches of the later
@@ -27,6 +26,9 @@ pub struct Meeting {
     pub lag: i64,
     /// By how many batches the first one that is met is behind, at the most.
     pub reach: i64,
+    /// Whether both numbers were found. Along a diagonal with millions of batches they are as large as they
+    /// could be: batches may need less, or share no element.
+    pub is_exact: bool,
 }
 
 impl Meeting {
@@ -62,12 +64,13 @@ const POINTS_MAX: i64 = 1 << 24;
 /// Returns how two uses of a store meet; None if they share no element.
 pub(super) fn meeting(extents: &[u64], earlier: Use<'_>, later: Use<'_>) -> Option<Meeting> {
     let pair = Pair::new(extents, earlier, later);
-    let (mut lag, mut reach) = (0, 0);
+    let mut sum = Meeting { lag: 0, reach: 0, is_exact: true };
     for group in pair.groups() {
         let best = pair.best_of(&group)?;
-        (lag, reach) = (lag + best.0, reach + best.1);
+        let is_exact = sum.is_exact && best.is_exact;
+        sum = Meeting { lag: sum.lag + best.lag, reach: sum.reach + best.reach, is_exact };
     }
-    Some(Meeting { lag, reach })
+    Some(sum)
 }
 
 /// Returns the batches of the earlier use that a batch of the later one meets, from the first to the last.
@@ -171,7 +174,7 @@ impl<'p> Pair<'p> {
 
     /// Returns the largest lag and reach of a group of axes; None if no points of it meet. If there are too
     /// many points to try, both are as large as they could be.
-    fn best_of(&self, group: &Group) -> Option<(i64, i64)> {
+    fn best_of(&self, group: &Group) -> Option<Meeting> {
         let counts: Vec<i64> = group.later.iter().map(|&axis| self.launches.1[axis] as i64).collect();
         let along = if let [count] = counts[..] { self.candidates(group, count) } else { None };
         let points = along
@@ -181,16 +184,15 @@ impl<'p> Pair<'p> {
             let span = |strides: &[i64], axes: &[usize], launch: &[u64]| {
                 axes.iter().map(|&axis| strides[axis] * (launch[axis] as i64 - 1)).sum::<i64>()
             };
-            return Some((
-                span(&self.earlier, &group.earlier, self.launches.0),
-                span(&self.later, &group.later, self.launches.1),
-            ));
+            let lag = span(&self.earlier, &group.earlier, self.launches.0);
+            let reach = span(&self.later, &group.later, self.launches.1);
+            return Some(Meeting { lag, reach, is_exact: false });
         }
-        let mut best: Option<(i64, i64)> = None;
+        let mut best: Option<Meeting> = None;
         let mut consider = |point: &[i64]| {
             if let Some((lag, reach)) = self.at(group, point) {
-                let known = best.unwrap_or((lag, reach));
-                best = Some((known.0.max(lag), known.1.max(reach)));
+                let known = best.map_or((lag, reach), |best| (best.lag, best.reach));
+                best = Some(Meeting { lag: known.0.max(lag), reach: known.1.max(reach), is_exact: true });
             }
         };
         if let Some(along) = along {

@@ -21,7 +21,8 @@ pub enum Reason {
         /// By how many batches that is later, at the most.
         lag: u64,
     },
-    /// The first batch needs all batches of an operation before, or its last one: nothing would overlap.
+    /// The first batch needs all batches of an operation before, or its last one, or it may need them:
+    /// nothing would overlap.
     NeedsLast {
         /// Where.
         clash: Clash,
@@ -42,7 +43,7 @@ pub enum Reason {
         /// Where.
         clash: Clash,
     },
-    /// Two batches of one operation use the same elements, and one of them writes them.
+    /// Two batches of one operation use the same elements, or may do so, and one of them writes them.
     Interferes {
         /// Where: both sides are of one operation.
         clash: Clash,
@@ -91,6 +92,9 @@ pub struct Clash {
     pub earlier: Side,
     /// The other one.
     pub later: Side,
+    /// Whether it was found which batches share elements. Along a diagonal with millions of batches not all
+    /// are tried: then some may, and the lag is a bound.
+    pub is_exact: bool,
 }
 
 /// A use of a store.
@@ -138,12 +142,14 @@ impl fmt::Display for Reason {
                 let (later, earlier) = (&clash.later.op, &clash.earlier.op);
                 match first {
                     Some((batch, needs)) => write!(f, "{clash}; batch {batch} of {later} needs batch {needs} of {earlier}"),
-                    None => write!(f, "{clash}; a batch of {later} needs one of {earlier} that is {lag} later"),
+                    None if clash.is_exact => write!(f, "{clash}; a batch of {later} needs one of {earlier} that is {lag} later"),
+                    None => write!(f, "{clash}; a batch of {later} may need one of {earlier} that is up to {lag} later"),
                 }
             }
             Self::NeedsLast { clash, .. } => {
                 let (later, earlier) = (&clash.later.op, &clash.earlier.op);
-                write!(f, "{clash}; the first batch of {later} that shares elements needs {earlier} up to its last batch")
+                let needs = if clash.is_exact { "needs" } else { "may need" };
+                write!(f, "{clash}; the first batch of {later} that shares elements {needs} {earlier} up to its last batch")
             }
             Self::Batches { op, other, counts: [own, others] } => {
                 let plural = if *own == 1 { "" } else { "es" };
@@ -152,7 +158,10 @@ impl fmt::Display for Reason {
             Self::AfterOnce { clash } => {
                 write!(f, "{clash}; {} is done once, after the batches that it needs", clash.earlier.op)
             }
-            Self::Interferes { clash } => write!(f, "{clash}; so two batches of {} use the same elements", clash.later.op),
+            Self::Interferes { clash } => {
+                let using = if clash.is_exact { "use" } else { "may use" };
+                write!(f, "{clash}; so two batches of {} {using} the same elements", clash.later.op)
+            }
             Self::Memory { op, bytes, limit } => {
                 write!(
                     f,

@@ -70,9 +70,9 @@ impl<'i> Group<'i> {
     /// Returns the pairs of uses in which batches of one operation share elements that one of them writes.
     fn interferences(&self, number: usize) -> Vec<Reason> {
         let (mut pairs, mut reasons) = (Vec::new(), Vec::new());
-        for ((one, other), _) in self.conflicts(number, number).filter(|(_, met)| met.lag > 0 || met.reach > 0) {
+        for ((one, other), met) in self.conflicts(number, number).filter(|(_, met)| met.lag > 0 || met.reach > 0) {
             // Two uses are a pair in both orders, and some are alike.
-            let reason = Reason::Interferes { clash: clash(self.index.outline, one, other) };
+            let reason = Reason::Interferes { clash: clash(self.index.outline, one, other, met.is_exact) };
             if !pairs.contains(&(other, one)) && !reasons.contains(&reason) {
                 reasons.push(reason);
             }
@@ -128,7 +128,7 @@ impl<'i> Group<'i> {
         let mut reasons = Vec::new();
         for &Placed { op: other, place } in &self.ops {
             for ((earlier, later), met) in self.conflicts(other, number) {
-                let clash = || clash(self.index.outline, earlier, later);
+                let clash = || clash(self.index.outline, earlier, later, met.is_exact);
                 match place {
                     Place::Before | Place::All => {}
                     Place::Once { .. } => reasons.push(Reason::AfterOnce { clash: clash() }),
@@ -196,7 +196,7 @@ pub(crate) fn conflicts(outline: &Outline, earlier: usize, later: usize) -> impl
         };
         let ((store, before), (_, behind)) = (used(one), used(other));
         let met = meeting(&outline.stores[store.index()].extents, before, behind)?;
-        Some((clash(outline, one, other), met))
+        Some((clash(outline, one, other, met.is_exact), met))
     })
 }
 
@@ -216,12 +216,12 @@ fn do_conflict(one: &Mode, other: &Mode) -> bool {
     }
 }
 
-/// Returns two uses of a store as a clash.
-pub(super) fn clash(outline: &Outline, earlier: UseId, later: UseId) -> Clash {
+/// Returns two uses of a store as a clash: `is_exact` if it was found how they meet.
+pub(super) fn clash(outline: &Outline, earlier: UseId, later: UseId, is_exact: bool) -> Clash {
     let side = |used: UseId| {
         let Access { mode, part, .. } = outline.ops[used.op].accesses[used.access].clone();
         Side { op: outline.op_name(used.op), mode, part }
     };
     let store = outline.ops[earlier.op].accesses[earlier.access].store;
-    Clash { store: outline.store_name(store).clone(), earlier: side(earlier), later: side(later) }
+    Clash { store: outline.store_name(store).clone(), earlier: side(earlier), later: side(later), is_exact }
 }

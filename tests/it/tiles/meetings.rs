@@ -83,5 +83,5 @@ fn long_diagonals_meet_where_their_ranges_cross() {
     let later = Part::tiles([2, 1]).offset([0, 2_000]).by([0, 0]);
     let met = Meeting::of(&shape, (&launch, &earlier), (&launch, &later)).unwrap();
     // Batch 2,000 of the later one has row 4,000 and column 4,000.
-    assert_eq!(met, Some(Meeting { lag: 2_000, reach: -2_000 }));
+    assert_eq!(met, Some(Meeting { lag: 2_000, reach: -2_000, is_exact: true }));
 }

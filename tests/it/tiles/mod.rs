@@ -2,6 +2,7 @@
 
 mod bounds;
 mod brute;
+mod diagonals;
 #[cfg(feature = "json")]
 mod known;
 mod longest;
