@@ -197,8 +197,8 @@ fn programs_on_cubes_give_the_same_for_all_tiles_and_executors() {
 fn an_empty_read_beside_a_batch_that_writes_is_no_clash() {
     use anabranch::scope::{Tile, TileMut};
     let mut g = Graph::new();
-    let both = std::sync::Arc::new(std::sync::Barrier::new(2));
-    let there = both.clone();
+    let (there, is_there) = std::sync::mpsc::channel();
+    let is_there = std::sync::Mutex::new(is_there);
     let sums = g.scope("s", Streaming::strict().in_flight(2).workers(2), |s| {
         let [x, a, d] = ["x", "a", "d"].map(|name| {
             let store = s.store(name, [40]);
@@ -211,13 +211,14 @@ fn an_empty_read_beside_a_batch_that_writes_is_no_clash() {
         s.write("1", &x, &a, |_: Tile<f64, 1>, mut a: TileMut<f64, 1>| a.fill(1.0));
         s.write("2", a.shifted([8]), &d, move |a: Tile<f64, 1>, mut d: TileMut<f64, 1>| {
             if a.as_slice().is_empty() {
-                there.wait();
+                let _ = there.send(());
             }
             d.fill(1.0);
         });
         s.write("3", (), &c, move |mut c: TileMut<f64, 2>| {
             if c.place().batch == 4 {
-                both.wait();
+                // Without a limit a clash would be a hang.
+                let _ = is_there.lock().unwrap().recv_timeout(std::time::Duration::from_secs(5));
             }
             c.fill(1.0);
         });
