@@ -44,7 +44,7 @@ pub(super) struct Span<T, Tail: ?Sized = [(); 0]> {
 
 // SAFETY: the elements are borrowed or owned as `T`s are.
 unsafe impl<T: Send, Tail: ?Sized> Send for Span<T, Tail> {}
-// SAFETY: as above.
+// SAFETY: threads that share it read the elements as they read `T`s.
 unsafe impl<T: Sync, Tail: ?Sized> Sync for Span<T, Tail> {}
 
 /// The elements of a host, or the memory of a device.

@@ -139,6 +139,11 @@ impl Error {
             || self.cause().is_some_and(Error::is_out_of_memory)
     }
 
+    /// Returns true if a scope does not stream as a whole.
+    pub(crate) fn is_not_streaming(&self) -> bool {
+        matches!(*self.0.kind, Kind::NotStreaming { .. })
+    }
+
     /// Returns true if a device was lost: a fault of one of its kernels ended all work on it. Also true for
     /// the error of a node that failed because of that.
     pub fn is_device_lost(&self) -> bool {

@@ -55,13 +55,13 @@ pub(super) struct Folded<P, F, O, A> {
 }
 
 /// The state of a reduction: the parts of the batches in flight, and all parts before, combined.
-pub(super) struct Parts<A> {
+pub(super) struct FoldParts<A> {
     /// Of each batch in flight.
     of: Box<[Mutex<Vec<A>>]>,
     combined: Mutex<Option<A>>,
 }
 
-impl<A: Data> Parts<A> {
+impl<A: Data> FoldParts<A> {
     pub(super) fn state(slots: usize) -> Box<FoldState> {
         let of = (0..slots).map(|_| Mutex::new(Vec::new())).collect();
         Box::new(Self { of, combined: Mutex::new(None) })
@@ -96,11 +96,11 @@ impl<A: Data> Parts<A> {
 
 impl<P: Send + Sync, F: TaskFn<Scoped, P, A>, O: Operator<A>, A: Data> Fold for Folded<P, F, O, A> {
     fn state(&self, slots: usize) -> Box<FoldState> {
-        Parts::<A>::state(slots)
+        FoldParts::<A>::state(slots)
     }
 
     fn run(&self, batch: Batch<'_>, state: &FoldState) -> Result<(), BoxError> {
-        let mut parts = lock(&Parts::<A>::of(state).of[batch.slot]);
+        let mut parts = lock(&FoldParts::<A>::of(state).of[batch.slot]);
         batch.each_leaf(|leaf| {
             let Ok(part) = self.work.call(&self.params, leaf);
             parts.push(part);
@@ -109,11 +109,11 @@ impl<P: Send + Sync, F: TaskFn<Scoped, P, A>, O: Operator<A>, A: Data> Fold for 
     }
 
     fn combine(&self, slot: usize, state: &FoldState) {
-        Parts::<A>::of(state).combine(slot, &self.operator);
+        FoldParts::<A>::of(state).combine(slot, &self.operator);
     }
 
     fn result(&self, state: &FoldState) -> Shared {
-        Parts::<A>::of(state).result(&self.operator)
+        FoldParts::<A>::of(state).result(&self.operator)
     }
 
     fn part_bytes(&self) -> u64 {

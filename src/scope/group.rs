@@ -30,7 +30,7 @@ pub(super) struct Group {
     pub(super) ops: Vec<GroupOp>,
     pub(super) storages: Vec<Storage>,
     pub(super) in_flight: u64,
-    /// Whether no batch needs another of its step or another step. A batch may then have any memory of tiles.
+    /// Whether no batch needs one of another round. A step may then have any memory of tiles.
     pub(super) is_apart: bool,
     /// How many batches of each operation a step has, one after the other.
     pub(super) chunk: u64,
@@ -298,8 +298,8 @@ impl Step {
     /// Runs the batches that operations have at this step, unless something has failed: one after the other
     /// in each operation, and all operations in each of them.
     pub(super) fn perform(&self, ops: &[usize]) -> Result<(), BoxError> {
-        let memory = self.run.group.is_apart.then(|| Tiles::take(&self.run));
-        let at = memory.as_ref().map_or(self.slot(), |tiles| tiles.at);
+        let memory = self.run.group.is_apart.then(|| Lent::take(&self.run));
+        let at = memory.as_ref().map_or(self.slot(), |lent| lent.at);
         self.rounds().try_for_each(|round| ops.iter().try_for_each(|&op| self.perform_one(op, round, at)))
     }
 
@@ -358,19 +358,19 @@ impl GroupRun {
 
 /// A memory of tiles that batches of a step have, one after the other. No other step has it until this is
 /// dropped.
-struct Tiles<'r> {
+struct Lent<'r> {
     run: &'r GroupRun,
     at: usize,
 }
 
-impl<'r> Tiles<'r> {
+impl<'r> Lent<'r> {
     fn take(run: &'r GroupRun) -> Self {
         let at = lock(&run.free).pop().expect("there is one for each step in flight");
         Self { run, at }
     }
 }
 
-impl Drop for Tiles<'_> {
+impl Drop for Lent<'_> {
     fn drop(&mut self) {
         lock(&self.run.free).push(self.at);
     }

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use super::batch::Batch;
-use super::bodies::Parts;
+use super::bodies::FoldParts;
 use super::body::{Fold, FoldState, Kernel, Landing};
 use super::place::Queued;
 use super::scalar::Operator;
@@ -80,7 +80,7 @@ where
 
     fn land(&self, landing: &Landing, batch: Batch<'_>, state: Option<&FoldState>) {
         let parts: &HostBuffer<A> = landing.downcast_ref().expect("it is what was enqueued");
-        Parts::<A>::of(state.expect("a reduction has a state")).put(batch.slot, parts);
+        FoldParts::<A>::of(state.expect("a reduction has a state")).put(batch.slot, parts);
     }
 }
 
@@ -92,7 +92,7 @@ where
     A: Element,
 {
     fn state(&self, slots: usize) -> Box<FoldState> {
-        Parts::<A>::state(slots)
+        FoldParts::<A>::state(slots)
     }
 
     fn kernel(&self) -> Option<&dyn Kernel> {
@@ -104,11 +104,11 @@ where
     }
 
     fn combine(&self, slot: usize, state: &FoldState) {
-        Parts::<A>::of(state).combine(slot, &self.operator);
+        FoldParts::<A>::of(state).combine(slot, &self.operator);
     }
 
     fn result(&self, state: &FoldState) -> Shared {
-        Parts::<A>::of(state).result(&self.operator)
+        FoldParts::<A>::of(state).result(&self.operator)
     }
 
     fn part_bytes(&self) -> u64 {

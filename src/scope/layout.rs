@@ -7,6 +7,8 @@ use super::group::{Access, Group, GroupOp, Region};
 use super::memory::{Form, Storage, aligned};
 use crate::tiles::{Group as TileGroup, Place, Window, conflicts, pack};
 
+/// The most operations whose steps have any memory: a round of more takes long enough by itself.
+const APART_MAX: usize = 64;
 /// The most batches of an operation that a step has. A cancelled scope ends after a step.
 const CHUNK_MAX: u64 = 16;
 /// The most bytes of all tiles of a batch whose step has several. Larger ones take long enough.
@@ -21,6 +23,7 @@ impl Compiled<'_> {
     /// Lays out a group with so many batches in flight.
     pub(super) fn lay_out(&self, group: &TileGroup, in_flight: u64, is_chunked: bool) -> Group {
         let ops: Vec<usize> = group.ops().map(|op| op.index()).collect();
+        let in_flight = in_flight.min(self.rounds(group, &ops));
         let mut laid = Group {
             ops: Vec::new(),
             storages: Vec::new(),
@@ -55,13 +58,23 @@ impl Compiled<'_> {
         laid
     }
 
+    /// Returns how many rounds a group has.
+    fn rounds(&self, group: &TileGroup, ops: &[usize]) -> u64 {
+        let end = |(place, &op): (&Place, &usize)| match *place {
+            Place::Batches { skew } => skew + self.laid[op].launch.iter().product::<u64>().max(1),
+            Place::Once { step } => step + 1,
+            Place::Before | Place::All => 1,
+        };
+        group.places().zip(ops).map(end).max().unwrap_or(1)
+    }
+
     /// Returns whether no batch needs another, but those of its own round: then a step may have any memory of
     /// tiles, and several rounds one after the other.
     fn is_apart(&self, group: &TileGroup, ops: &[usize]) -> bool {
         let places: Vec<Place> = group.places().copied().collect();
         let of_batches = |at: &usize| matches!(places[*at], Place::Batches { .. });
         let batches: Vec<usize> = (0..ops.len()).filter(of_batches).map(|at| ops[at]).collect();
-        let Some(&first) = batches.first() else { return false };
+        let Some(&first) = batches.first().filter(|_| batches.len() <= APART_MAX) else { return false };
         let launch = &self.laid[first].launch;
         let is_alone = |&op: &usize| {
             let is_on_host = match &self.draft.ops[op].body {
@@ -234,7 +247,7 @@ fn is_always_slice(storage: &Storage, used: &LaidUse) -> bool {
 
 impl LaidUse {
     /// Returns the most elements that a batch uses.
-    fn most(&self, extents: &[u64]) -> u64 {
+    pub(super) fn most(&self, extents: &[u64]) -> u64 {
         if self.shape.is_whole {
             return extents.iter().product();
         }

@@ -33,6 +33,12 @@ unsafe impl Sync for Block {}
 
 /// The alignment of blocks, and of all that is laid out in them: a line of the cache.
 pub(super) const ALIGN: u64 = 64;
+/// A line of the cache.
+#[repr(align(64))]
+struct Line;
+
+const _: () = assert!(align_of::<Line>() as u64 == ALIGN);
+
 /// The most bytes of a store, and of a scope: more than can be addressed.
 pub(super) const BYTES_MAX: u64 = 1 << 47;
 
@@ -54,7 +60,7 @@ impl Block {
         let size = bytes.checked_add(more).ok_or_else(none)?;
         let layout = Layout::from_size_align(size, align.min(LAZY_ALIGN)).map_err(|_| none())?;
         if bytes == 0 {
-            let base = NonNull::<[u8; ALIGN as usize]>::dangling().cast();
+            let base = NonNull::<Line>::dangling().cast();
             return Ok(Self { base, bytes, allocated: (base, Layout::new::<()>()) });
         }
         // SAFETY: the size is not zero.

@@ -13,8 +13,9 @@
 //! let total = g.scope("sums", Streaming::strict().memory_max(200_000), |s| {
 //!     let a = s.store("a", [N]);
 //!     s.write("fill", (), &a, |mut a: TileMut<f64, 1>| a.fill(1.0));
-//! let b = s.update("inc", (), &a, |mut a: TileMut<f64, 1>| a.as_mut_slice().iter_mut().for_each(|x| *x +=
-//! 1.0));
+//!     let b = s.update("inc", (), &a, |mut a: TileMut<f64, 1>| {
+//!         a.as_mut_slice().iter_mut().for_each(|x| *x += 1.0);
+//!     });
 //!     s.fold("sum", &b, Sum, |b: Tile<f64, 1>| b.as_slice().iter().sum::<f64>())
 //! });
 //! g.output("total", &total);

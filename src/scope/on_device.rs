@@ -9,7 +9,7 @@ use super::kernels::{Downloaded, FoldedByKernel, Launched};
 use super::place::Queued;
 use super::scalar::{Operator, Scalar};
 use super::scope::Scope;
-use super::store::{DeviceStore, OnDevice, Shape, Store};
+use super::store::{DeviceStore, OnDevice, Shape, Space, Store};
 use crate::device::{DeviceStream, Element};
 use crate::error::BoxError;
 use crate::graph::Reads;
@@ -77,8 +77,8 @@ impl Scope {
     /// Adds a kernel that writes a store on the device: all its elements, a tile in each batch.
     ///
     /// # Errors
-    /// An error of `work` fails the scope: the error names the operation and its tile. So does an error that
-    /// the device reports later.
+    /// An error of `work` fails the scope: the error names the operation and its tile. An error that the
+    /// driver reports behind it, or the device, fails the scope, too.
     pub fn write_kernel<T, const N: usize, I, F>(&mut self, name: impl Into<Name>, reads: I, target: &DeviceStore<T, N>, work: F)
     where
         T: Element,
@@ -93,6 +93,7 @@ impl Scope {
     ///
     /// # Errors
     /// As for [`write_kernel`](Scope::write_kernel).
+    #[must_use = "the store that was given has the old elements"]
     pub fn update_kernel<T, const N: usize, I, F>(
         &mut self,
         name: impl Into<Name>,
@@ -136,6 +137,7 @@ impl Scope {
         F: KernelFn<Queued, DeviceStream, <I::Params as Append<PartsOf<A>>>::Out, Result<(), BoxError>>,
     {
         let name = name.into();
+        self.check_element::<A>(&format!("the parts of reduction '{name}'"));
         let scalar = self.draft.add_scalar::<A>(&name);
         let mut uses = self.draft.begin(&name);
         let params = reads.bind(&mut uses).append(PartsOf::new());
@@ -153,6 +155,8 @@ impl Scope {
     where
         T: Element,
     {
+        let name = name.into();
+        self.check_shapes(&name, from, to);
         self.write_kernel(
             name,
             from,
@@ -171,9 +175,28 @@ impl Scope {
     where
         T: Element,
     {
-        let mut uses = self.draft.begin(&name.into());
+        let name = name.into();
+        self.check_shapes(&name, from, to);
+        let mut uses = self.draft.begin(&name);
         let from = uses.store(from, Shape::own(N), Mode::Read);
         let to = uses.store(to, Shape::own(N), Mode::Write);
         uses.end(Body::Kernel(Box::new(Downloaded::<T, N> { from, to, element: PhantomData })));
+    }
+    /// Checks that a copy is of a store to one of the same shape.
+    fn check_shapes<T, const N: usize, A, B>(&mut self, name: &Name, from: &Store<T, N, A>, to: &Store<T, N, B>)
+    where
+        T: Element,
+        A: Space,
+        B: Space,
+    {
+        if !self.draft.owns(from) || !self.draft.owns(to) {
+            // The uses of the copy say it.
+            return;
+        }
+        let [from, to] = [from.index, to.index].map(|store| &self.draft.stores[store as usize]);
+        if from.extents != to.extents {
+            let shapes = format!("store '{}', {:?}, to store '{}', {:?}", from.name, from.extents, to.name, to.extents);
+            self.draft.fault(format!("operation '{name}' copies {shapes}: let both have one shape"));
+        }
     }
 }

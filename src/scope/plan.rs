@@ -7,7 +7,7 @@ use super::body::Body;
 use super::compile::{Compiled, LaidUse, Roots, check, leaf_rows};
 use super::draft::{Draft, StoreDraft};
 use super::group::{Group, Op, Stages};
-use super::memory::{ALIGN, BYTES_MAX};
+use super::memory::{ALIGN, BYTES_MAX, aligned};
 use super::results::Given;
 use super::streaming::Streaming;
 use crate::error::{Error, Kind, Result};
@@ -70,6 +70,8 @@ impl std::error::Error for NotStreaming {}
 const CACHE_BYTES: u64 = 256 << 10;
 /// The same on a device, where to begin a kernel takes longer than to work on the tile of a core.
 const DEVICE_CACHE_BYTES: u64 = 16 << 20;
+/// The most bytes of a scope that has one tile for each store, because several need more.
+const ONE_TILE_BYTES_MAX: u64 = 16 << 20;
 /// With fewer tiles nothing is gained, and a stencil's first batch would need the last one.
 const TILES_MIN: u64 = 4;
 /// How often a bound is raised to find the least that would do.
@@ -194,26 +196,55 @@ impl Sized<'_> {
         &self.draft.settings
     }
 
-    /// Finds tiles, groups and the number of batches in flight.
+    /// Finds tiles, groups and the number of batches in flight. Tiles of the default size become smaller
+    /// until the scope fits, and streams as it must.
     fn fit(&self) -> Result<Fit> {
         let settings = self.settings();
         let wanted = settings.batches_in_flight() as u64;
-        let Some(limit) = settings.memory_max else { return self.fit_in(self.pieces()?, wanted, None) };
-        let (mut pieces, most) = (self.pieces()?, self.pieces_max());
-        // Tiles of the default size become smaller.
+        let (mut pieces, most, mut refused) = (self.pieces()?, self.pieces_max(), None);
         loop {
-            match self.fit_at_most(pieces, wanted, limit)? {
-                Ok(fit) => return Ok(fit),
-                Err(_) if settings.factor.is_none() && pieces < most => pieces = (pieces * 2).max(TILES_MIN).min(most),
-                Err(()) => {
-                    let least = self.least(pieces)?;
-                    if least.peak_bytes > limit {
-                        return Err(Kind::TooLittleMemory { bytes: least.peak_bytes, limit }.into());
-                    }
-                    return self.widened(least, (pieces, wanted), limit);
+            let tried = match settings.memory_max {
+                Some(limit) => self.fit_at_most(pieces, wanted, limit),
+                None => self.fit_in(pieces, wanted, None).map(Ok),
+            };
+            let is_last = settings.factor.is_some() || pieces >= most;
+            match tried {
+                Ok(Ok(fit)) => return Ok(fit),
+                Ok(Err(())) if is_last => return self.least_or_refuse(pieces, wanted),
+                Ok(Err(())) => {}
+                Err(error) if error.is_not_streaming() && !is_last => _ = refused.get_or_insert(error),
+                Err(error) => {
+                    let error = refused.unwrap_or(error);
+                    return if settings.factor.is_none() { self.in_one(error) } else { Err(error) };
                 }
             }
+            pieces = (pieces * 2).max(TILES_MIN).min(most);
         }
+    }
+
+    /// Fits a scope with one tile for each store, if little data was refused for the bytes of its tiles
+    /// alone: then the whole stores need less.
+    fn in_one(&self, refused: Error) -> Result<Fit> {
+        let reasons = std::error::Error::source(&refused).and_then(|source| source.downcast_ref::<NotStreaming>());
+        let is_of_bytes = |reason: &Reason| matches!(reason, Reason::Memory { .. });
+        if !reasons.is_some_and(|source| source.reasons().iter().all(is_of_bytes)) {
+            return Err(refused);
+        }
+        let limit = self.settings().memory_max.unwrap_or(u64::MAX).min(ONE_TILE_BYTES_MAX);
+        let fit = self.fit_in(1, 1, None)?;
+        if fit.peak_bytes <= limit { Ok(fit) } else { Err(refused) }
+    }
+
+    /// Fits a scope into the least bytes that would do, if the bound allows them.
+    fn least_or_refuse(&self, pieces: u64, wanted: u64) -> Result<Fit> {
+        let limit = self.settings().memory_max.unwrap_or(u64::MAX);
+        let least = self.least(pieces)?;
+        if least.peak_bytes <= limit {
+            return self.widened(least, (pieces, wanted), limit);
+        }
+        let bytes = least.peak_bytes;
+        let fault = format!("needs {bytes} bytes with one batch in flight, and `memory_max` is {limit}: allow {bytes}");
+        Err(Kind::Scope { scope: self.draft.name.clone(), fault }.into())
     }
 
     /// Fits a scope into so many bytes, with as many batches in flight as possible, if it fits.
@@ -320,7 +351,8 @@ impl Sized<'_> {
         let of_stores = |stores: &[u32], is_on_device: bool| -> u64 {
             let stores = stores.iter().map(|&store| &self.draft.stores[store as usize]);
             let there = stores.filter(|store| store.is_on_device == is_on_device);
-            there.map(|store| store.extents.iter().product::<u64>() * store.element_bytes).sum()
+            let bytes = |store: &StoreDraft| store.extents.iter().product::<u64>() * store.element_bytes;
+            there.map(|store| if is_on_device { aligned(bytes(store)) } else { bytes(store) }).sum()
         };
         let ([mut host, mut device], [mut peak, mut device_peak]) = ([0, 0], [0, 0]);
         for group in groups {
@@ -347,19 +379,22 @@ impl Sized<'_> {
             store.map(|store| used.tile.iter().zip(&store.extents).map(along).product::<u64>() * store.element_bytes)
         };
         let driver = laid.driver.map(|driver| &laid.uses[driver]);
+        let batches = laid.launch.iter().product::<u64>().max(1);
         match &self.draft.ops[op].body {
             Body::Task(_) => 0,
             // Tiles of the host go through memory that the device can reach.
             Body::Kernel(_) => {
-                let is_on_host =
-                    |used: &&LaidUse| used.store.is_some_and(|store| !self.draft.stores[store as usize].is_on_device);
-                laid.uses.iter().filter(is_on_host).filter_map(tile).sum::<u64>().saturating_mul(in_flight)
+                let on_host = |used: &LaidUse| {
+                    let store = &self.draft.stores[used.store? as usize];
+                    (!store.is_on_device).then(|| reachable(used.most(&store.extents) * store.element_bytes))
+                };
+                laid.uses.iter().filter_map(on_host).sum::<u64>().saturating_mul(in_flight.min(batches))
             }
             // A vector grows by doubling. A kernel's parts are copied to the host first.
             Body::Fold(fold) => {
                 let (parts, bytes) = (laid.parts_max() * group.chunk, fold.part_bytes().saturating_mul(in_flight));
-                let copied = if fold.kernel().is_some() { parts } else { 0 };
-                (parts.next_power_of_two().max(4) + copied).saturating_mul(bytes)
+                let copied = if fold.kernel().is_some() { reachable(parts * fold.part_bytes()) * in_flight } else { 0 };
+                parts.next_power_of_two().max(4).saturating_mul(bytes).saturating_add(copied)
             }
             Body::Transfer(_, is_ordered) => {
                 driver.and_then(tile).unwrap_or(0).saturating_mul(if *is_ordered { 1 } else { in_flight })
@@ -414,4 +449,9 @@ impl Sized<'_> {
     fn pieces_max(&self) -> u64 {
         self.draft.stores.iter().map(|store| store.extents[0].max(1)).max().unwrap_or(1)
     }
+}
+
+/// Returns the size of a block of the host's memory, of at least so many bytes, that a device can reach.
+fn reachable(bytes: u64) -> u64 {
+    bytes.next_power_of_two().max(4 << 10)
 }

@@ -59,6 +59,7 @@ type Found<'r> = (&'r DeviceMemory, u64);
 impl GroupRun {
     /// Returns where a storage begins.
     fn device_base(&self, storage: &Storage) -> Found<'_> {
+        debug_assert_eq!(storage.apart, 0, "groups whose steps have any memory have no kernels");
         let memory = match (storage.at, &self.wholes[storage.store as usize]) {
             (Some(_), _) => self.device.get(),
             (None, Some(Own::Device(memory))) => memory.get(),

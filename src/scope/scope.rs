@@ -60,10 +60,15 @@ impl Scope {
         {
             self.draft.fault(format!("store '{name}' has more than 2^47 bytes: {shape:?} elements of {}", size_of::<T>()));
         }
-        if size_of::<T>() == 0 || align_of::<T>() as u64 > ALIGN {
-            self.draft.fault(format!("the elements of store '{name}' have no bytes, or are aligned to more than {ALIGN}"));
-        }
+        self.check_element::<T>(&format!("store '{name}'"));
         self.draft.add_store(&name, shape.iter().map(|&along| along as u64).collect(), None)
+    }
+
+    /// Checks that memory can have the elements of something.
+    pub(super) fn check_element<T: Element>(&mut self, of: &str) {
+        if size_of::<T>() == 0 || align_of::<T>() as u64 > ALIGN {
+            self.draft.fault(format!("the elements of {of} have no bytes, or are aligned to more than {ALIGN}"));
+        }
     }
 
     /// Sets the shape of a store's tiles. Without it they are whole rows, as many as fit into the cache.
@@ -103,6 +108,7 @@ impl Scope {
 
     /// Adds an operation that changes a store, and returns the changed one. If nothing uses the old one
     /// afterwards, it is changed where it is; otherwise the changed one is another.
+    #[must_use = "the store that was given has the old elements"]
     pub fn update<T, const N: usize, I, F>(
         &mut self,
         name: impl Into<Name>,
@@ -124,6 +130,7 @@ impl Scope {
     ///
     /// # Errors
     /// As for [`try_write`](Scope::try_write).
+    #[must_use = "the store that was given has the old elements"]
     pub fn try_update<T, const N: usize, I, F>(
         &mut self,
         name: impl Into<Name>,

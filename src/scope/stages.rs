@@ -43,9 +43,9 @@ pub(super) fn stages(draft: &Draft, group: &Group, streams: &TileGroup, outline:
     let of =
         |is_before: bool| (0..places.len()).filter(|&op| matches!(places[op], Place::Before) == is_before).collect::<Vec<_>>();
     let (before, batches) = (of(true), of(false));
-    let begins_on_device = group.begins.iter().any(|&store| draft.stores[store as usize].is_on_device);
+    let is_on_device = group.storages.iter().any(|storage| storage.is_on_device) || group.ops.iter().any(|op| op.parts.is_some());
     let mut stages = Vec::new();
-    if group.device.bytes > 0 || begins_on_device {
+    if is_on_device {
         stages.push((memory(draft)?, 1));
     }
     if !before.is_empty() {
@@ -109,9 +109,9 @@ impl Chain<'_> {
                 // It may read what one of them gives.
                 folds.drain(..).for_each(|fold| self.combine(&mut links, fold));
             }
-            let (row, rest) = ops.split_at(self.row(ops));
-            let node = if row.len() > 1 { self.rows(&mut links, row) } else { self.op(&mut links, op) };
-            for &op in row {
+            let (own, rest) = ops.split_at(self.together(ops));
+            let node = if own.len() > 1 { self.several(&mut links, own) } else { self.op(&mut links, op) };
+            for &op in own {
                 links.nodes[op] = Some(node);
                 folds.extend(matches!(self.draft(op).body, Body::Fold(_)).then_some(op));
             }
@@ -127,7 +127,7 @@ impl Chain<'_> {
 
     /// Returns how many of the first operations one node can run: they are closures on the host, and all but
     /// the first wait for nothing but those before them.
-    fn row(&self, ops: &[usize]) -> usize {
+    fn together(&self, ops: &[usize]) -> usize {
         if self.group.is_apart {
             // They have memory of tiles for as long as the node runs.
             return ops.iter().take_while(|&&op| self.group.ops[op].batches > 1).count().max(1);
@@ -142,10 +142,10 @@ impl Chain<'_> {
     }
 
     /// Adds the node of several operations.
-    fn rows(&self, links: &mut Links<'_>, row: &[usize]) -> Value<()> {
-        let (name, ops) = (format!("{}{MORE}", self.draft(row[0]).name), row.to_vec());
+    fn several(&self, links: &mut Links<'_>, own: &[usize]) -> Value<()> {
+        let (name, ops) = (format!("{}{MORE}", self.draft(own[0]).name), own.to_vec());
         let node = links.g.try_task(name, links.step, move |step: &Step| step.perform(&ops));
-        let node = self.link(links, row[0], node);
+        let node = self.link(links, own[0], node);
         links.last = Some(node);
         node
     }

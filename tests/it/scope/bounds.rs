@@ -1,6 +1,6 @@
 //! Memory: a scope never has more than its plan says, and its plan never says more than it may have.
 
-use anabranch::scope::{ScopePlan, Streaming};
+use anabranch::scope::{ScopePlan, Streaming, Sum, Tile, TileMut};
 use anabranch::{Executor, Graph, Plan, Result, inputs};
 
 use super::program::Program;
@@ -43,5 +43,38 @@ fn bounds_hold_from_the_least_to_the_whole_and_one_byte_less_is_refused() {
             assert!(scope(&plan).peak_bytes() <= bound, "{}", scope(&plan));
             futures::executor::block_on(exec.run(&plan, inputs! {})).unwrap();
         }
+    }
+}
+
+/// A chain of stencils on so many numbers.
+fn chain(n: usize, steps: usize, streaming: Streaming) -> Result<Plan> {
+    let mut g = Graph::new();
+    let sum = g.scope("s", streaming, |s| {
+        let first = s.store("u", [n]);
+        s.write("fill", (), &first, |mut u: TileMut<f64, 1>| u.fill(1.0));
+        let last = (0..steps).fold(first, |from, _| {
+            let to = s.store("u", [n]);
+            s.write("step", from.halo([1], [1]), &to, |u: Tile<f64, 1>, mut v: TileMut<f64, 1>| {
+                v.range(0).for_each(|i| v[[i]] = u[[i]]);
+            });
+            to
+        });
+        s.fold("sum", &last, Sum, |u: Tile<f64, 1>| u.as_slice().iter().sum::<f64>())
+    });
+    g.output("sum", &sum);
+    g.compile()
+}
+
+// Seen to fail when tiles of the default size were the only ones that were tried.
+#[test]
+fn strict_finds_tiles_for_data_of_any_size() {
+    for steps in [3, 10, 40] {
+        for n in (0..90).map(|power| 1.2_f64.powi(power) as usize) {
+            chain(n, steps, Streaming::strict().workers(2)).unwrap_or_else(|error| panic!("{n}, {steps}: {error:#}"));
+        }
+    }
+    for n in [40_000, 400_000, 4_000_000] {
+        let plan = chain(n, 2, Streaming::strict().memory_max(700_000)).unwrap_or_else(|error| panic!("{n}: {error:#}"));
+        assert!(plan.scope("s").unwrap().peak_bytes() <= 700_000);
     }
 }

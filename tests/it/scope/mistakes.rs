@@ -1,8 +1,8 @@
 //! What a mistake in a scope gets: an error of `compile` that names the thing and says what to do.
 
 use anabranch::device::Element;
-use anabranch::scope::{Array, Scope, Streaming, Sum, Tile, TileMut, operator};
-use anabranch::{Executor, Graph, inputs};
+use anabranch::scope::{Array, DeviceTile, DeviceTileMut, Parts, Scope, Streaming, Sum, Tile, TileMut, operator};
+use anabranch::{DeviceStream, Executor, Graph, inputs};
 
 /// Returns the error of a scope.
 fn error(streaming: Streaming, build: impl FnOnce(&mut Scope)) -> String {
@@ -225,4 +225,54 @@ fn batches_in_flight_need_no_more_than_can_be_addressed() {
     });
     let use_less = "use smaller tiles, or set `in_flight` or `memory_max`";
     assert_eq!(told, format!("scope 's': needs more bytes than can be addressed, with 65536 batches in flight: {use_less}"));
+}
+
+#[test]
+fn copies_to_and_from_a_device_are_of_one_shape() {
+    for is_up in [true, false] {
+        let told = error(Streaming::strict(), |s| {
+            let (a, b) = (s.store::<f32, 2>("a", [10, 5]), s.device_store("b", [10, 3]));
+            if is_up {
+                s.write("fill", (), &a, |mut a: TileMut<f32, 2>| a.fill(1.0));
+                s.upload("copy", &a, &b);
+            } else {
+                s.write_kernel("fill", (), &b, |s: &mut DeviceStream, mut b: DeviceTileMut<f32, 2>| Ok(s.fill(&mut b, 1.0)?));
+                s.download("copy", &b, &a);
+            }
+        });
+        let shapes = if is_up { "'a', [10, 5], to store 'b', [10, 3]" } else { "'b', [10, 3], to store 'a', [10, 5]" };
+        assert_eq!(told, format!("scope 's': operation 'copy' copies store {shapes}: let both have one shape"));
+    }
+}
+
+#[test]
+fn parts_of_a_reduction_by_a_kernel_are_not_aligned_to_more_than_memory_is() {
+    let told = error(Streaming::strict(), |s| {
+        let a = s.device_store::<u64, 1>("a", [8]);
+        s.write_kernel("fill", (), &a, |s: &mut DeviceStream, mut a: DeviceTileMut<u64, 1>| Ok(s.fill(&mut a, 1)?));
+        let first = operator("first", || Wide([0; 128]), |one: Wide, _| one);
+        s.fold_kernel("wide", &a, first, |_: &mut DeviceStream, _: DeviceTile<u64, 1>, _: Parts<Wide>| Ok(()));
+    });
+    let parts = "the elements of the parts of reduction 'wide' have no bytes, or are aligned to more than 64";
+    assert_eq!(told, format!("scope 's': {parts}"));
+}
+
+// Seen to abort with memory of no bytes that was aligned to one byte, and without memory on the device.
+#[test]
+fn stores_without_elements_are_aligned_and_are_on_devices_too() {
+    for shape in [[0, 3], [3, 0], [0, 0]] {
+        let mut g = Graph::new();
+        let (kept, sum) = g.scope("s", Streaming::strict(), |s| {
+            let (a, b, c) = (s.store("a", shape), s.device_store("b", shape), s.store("c", shape));
+            s.write("fill", (), &a, |mut a: TileMut<f64, 2>| a.fill(1.0));
+            s.upload("up", &a, &b);
+            s.download("down", &b, &c);
+            (s.keep(&c), s.fold("sum", &c, Sum, |c: Tile<f64, 2>| c.as_slice().iter().sum::<f64>()))
+        });
+        g.output("kept", &kept);
+        g.output("sum", &sum);
+        let mut outputs = futures::executor::block_on(Executor::inline().run(&g.compile().unwrap(), inputs! {})).unwrap();
+        assert_eq!(outputs.take::<Array<f64, 2>>("kept").unwrap().shape(), shape);
+        assert_eq!(*outputs.take::<f64>("sum").unwrap(), 0.0);
+    }
 }
