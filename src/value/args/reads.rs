@@ -15,7 +15,7 @@ impl<R: Single> Sealed for R {}
 /// calls read [`Var`](crate::Var)s.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be read here",
-    label = "give `&x`, `take(&x)`, `&xs[..]`, in a pipeline `&mut state` or `&*feedback`, a tuple of up to eight of these, or `()`: a node reads `Value`s of its graph, an operation or a call reads `Var`s"
+    label = "give `&x`, `take(&x)`, `&xs[..]`, in a pipeline `&mut state` or `&*feedback`, a tuple of up to eight of these, or `()`: a node reads `Value`s of its graph, an operation or a call reads `Var`s; in a scope, give `&store`, a view of one, `&scalar` or `&value`, and read stores on a device in kernels"
 )]
 pub trait OneRead<X: Place>: Single {
     #[doc(hidden)]
@@ -38,7 +38,7 @@ pub trait OneRead<X: Place>: Single {
 /// `StateGuard<T>`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be read here",
-    label = "give `&x`, `take(&x)`, `&xs[..]`, in a pipeline `&mut state` or `&*feedback`, a tuple of up to eight of these, or `()`: a node reads `Value`s of its graph, an operation or a call reads `Var`s"
+    label = "give `&x`, `take(&x)`, `&xs[..]`, in a pipeline `&mut state` or `&*feedback`, a tuple of up to eight of these, or `()`: a node reads `Value`s of its graph, an operation or a call reads `Var`s; in a scope, give `&store`, a view of one, `&scalar` or `&value`, and read stores on a device in kernels"
 )]
 pub trait Reads<X: Place>: Sealed {
     #[doc(hidden)]
