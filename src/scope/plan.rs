@@ -199,52 +199,57 @@ impl Sized<'_> {
     /// Finds tiles, groups and the number of batches in flight. Tiles of the default size become smaller
     /// until the scope fits, and streams as it must.
     fn fit(&self) -> Result<Fit> {
-        let settings = self.settings();
-        let wanted = settings.batches_in_flight() as u64;
-        let (mut pieces, most, mut refused) = (self.pieces()?, self.pieces_max(), None);
-        loop {
-            let tried = match settings.memory_max {
+        let wanted = self.settings().batches_in_flight() as u64;
+        let (sizes, mut refused) = (self.sizes()?, None);
+        for &pieces in &sizes {
+            let tried = match self.settings().memory_max {
                 Some(limit) => self.fit_at_most(pieces, wanted, limit),
                 None => self.fit_in(pieces, wanted, None).map(Ok),
             };
-            let is_last = settings.factor.is_some() || pieces >= most;
             match tried {
                 Ok(Ok(fit)) => return Ok(fit),
-                Ok(Err(())) if is_last => return self.least_or_refuse(pieces, wanted),
                 Ok(Err(())) => {}
-                Err(error) if error.is_not_streaming() && !is_last => _ = refused.get_or_insert(error),
-                Err(error) => {
-                    let error = refused.unwrap_or(error);
-                    return if settings.factor.is_none() { self.in_one(error) } else { Err(error) };
-                }
+                Err(error) if error.is_not_streaming() => _ = refused.get_or_insert(error),
+                Err(error) => return Err(error),
             }
-            pieces = (pieces * 2).max(TILES_MIN).min(most);
         }
+        self.fit_least(&sizes, wanted, refused)
+    }
+
+    /// Returns how many tiles the largest store may have, those of the default size first.
+    fn sizes(&self) -> Result<Vec<u64>> {
+        let (first, most) = (self.pieces()?, self.pieces_max());
+        let smaller = |&pieces: &u64| (pieces < most).then(|| (pieces * 2).max(TILES_MIN).min(most));
+        let is_set = self.settings().factor.is_some();
+        Ok(std::iter::successors(Some(first), smaller).take(if is_set { 1 } else { usize::MAX }).collect())
+    }
+
+    /// Fits a scope into the least bytes that would do. `refused` says why it does not stream with some
+    /// tiles.
+    fn fit_least(&self, sizes: &[u64], wanted: u64, refused: Option<Error>) -> Result<Fit> {
+        let limit = self.settings().memory_max;
+        let one = refused.as_ref().and_then(|refused| self.in_one(refused)).map(|fit| (1, fit));
+        let of_size = |&pieces: &u64| Some((pieces, self.least(pieces).ok()?));
+        let others = sizes.iter().filter_map(of_size).filter(|_| limit.is_some());
+        let Some((pieces, least)) = others.chain(one).min_by_key(|(_, fit)| fit.peak_bytes) else {
+            return Err(refused.expect("without a bound, only a refusal leads here"));
+        };
+        let (bytes, limit) = (least.peak_bytes, limit.unwrap_or(u64::MAX));
+        if bytes <= limit {
+            return self.widened(least, (pieces, wanted), limit);
+        }
+        let fault = format!("needs {bytes} bytes with one batch in flight, and `memory_max` is {limit}: allow {bytes}");
+        Err(Kind::Scope { scope: self.draft.name.clone(), fault }.into())
     }
 
     /// Fits a scope with one tile for each store, if little data was refused for the bytes of its tiles
     /// alone: then the whole stores need less.
-    fn in_one(&self, refused: Error) -> Result<Fit> {
-        let reasons = std::error::Error::source(&refused).and_then(|source| source.downcast_ref::<NotStreaming>());
+    fn in_one(&self, refused: &Error) -> Option<Fit> {
+        let reasons = std::error::Error::source(refused)?.downcast_ref::<NotStreaming>()?.reasons();
         let is_of_bytes = |reason: &Reason| matches!(reason, Reason::Memory { .. });
-        if !reasons.is_some_and(|source| source.reasons().iter().all(is_of_bytes)) {
-            return Err(refused);
-        }
-        let limit = self.settings().memory_max.unwrap_or(u64::MAX).min(ONE_TILE_BYTES_MAX);
-        let fit = self.fit_in(1, 1, None)?;
-        if fit.peak_bytes <= limit { Ok(fit) } else { Err(refused) }
-    }
-
-    /// Fits a scope into the least bytes that would do, if the bound allows them.
-    fn least_or_refuse(&self, pieces: u64, wanted: u64) -> Result<Fit> {
-        let limit = self.settings().memory_max.unwrap_or(u64::MAX);
-        let least = self.least(pieces)?;
-        if least.peak_bytes <= limit {
-            return self.widened(least, (pieces, wanted), limit);
-        }
-        let bytes = least.peak_bytes;
-        let fault = format!("needs {bytes} bytes with one batch in flight, and `memory_max` is {limit}: allow {bytes}");
-        Err(Kind::Scope { scope: self.draft.name.clone(), fault }.into())
+        let fits = self.settings().factor.is_none() && reasons.iter().all(is_of_bytes);
+        let fit = fits.then(|| self.fit_in(1, 1, None).ok())??;
+        (fit.peak_bytes <= ONE_TILE_BYTES_MAX).then_some(fit)
     }
 
     /// Fits a scope into so many bytes, with as many batches in flight as possible, if it fits.
@@ -281,11 +286,12 @@ impl Sized<'_> {
 
     /// Fits a scope into few bytes: one byte less would not do.
     fn least(&self, pieces: u64) -> Result<Fit> {
-        let mut fitting = self.fit_in(pieces, 1, None)?;
+        let mut fitting = self.fit_in(pieces, 1, Some(BYTES_MAX))?;
         for _ in 0..TRIES {
-            match self.fit_at_most(pieces, 1, fitting.peak_bytes.saturating_sub(1))? {
-                Ok(fit) => fitting = fit,
-                Err(()) => break,
+            match self.fit_at_most(pieces, 1, fitting.peak_bytes.saturating_sub(1)) {
+                Ok(Ok(fit)) => fitting = fit,
+                // It does not fit, or not as a whole.
+                Ok(Err(())) | Err(_) => break,
             }
         }
         Ok(fitting)

@@ -69,7 +69,7 @@ fn chain(n: usize, steps: usize, streaming: Streaming) -> Result<Plan> {
 #[test]
 fn strict_finds_tiles_for_data_of_any_size() {
     for steps in [3, 10, 40] {
-        for n in (0..90).map(|power| 1.2_f64.powi(power) as usize) {
+        for n in (0..40).map(|power| 1.5_f64.powi(power) as usize) {
             chain(n, steps, Streaming::strict().workers(2)).unwrap_or_else(|error| panic!("{n}, {steps}: {error:#}"));
         }
     }
@@ -77,4 +77,30 @@ fn strict_finds_tiles_for_data_of_any_size() {
         let plan = chain(n, 2, Streaming::strict().memory_max(700_000)).unwrap_or_else(|error| panic!("{n}: {error:#}"));
         assert!(plan.scope("s").unwrap().peak_bytes() <= 700_000);
     }
+}
+
+#[test]
+fn the_bytes_that_a_strict_scope_asks_for_would_do() {
+    let (mut asked, mut refused) = (0, 0);
+    for seed in rounds(15) {
+        println!("seed {seed}");
+        let program = draw::<1>(&mut Dice::new(seed + 2000));
+        let strict = Streaming::strict().workers(2);
+        let error = compile(&program, strict.memory_max(0)).unwrap_err();
+        if !error.to_string().contains("allow ") {
+            refused += 1;
+            continue;
+        }
+        asked += 1;
+        let bytes = least(&error);
+        for bound in [bytes, bytes + 1, bytes + bytes / 7, 2 * bytes, 8 * bytes] {
+            let plan = compile(&program, strict.memory_max(bound));
+            let plan = plan.unwrap_or_else(|error| panic!("{bound} of {bytes}: {error:#}"));
+            assert!(scope(&plan).peak_bytes() <= bound);
+        }
+        if let Ok(plan) = compile(&program, strict.memory_max(bytes - 1)) {
+            panic!("{bytes} is not the least: {}", scope(&plan));
+        }
+    }
+    println!("{asked} asked, {refused} were refused");
 }
