@@ -122,7 +122,7 @@ async fn run(plan: Arc<ScopePlan>, core: Arc<Core>, given: Vec<Shared>) -> Resul
         for &store in &group.begins {
             let whole = &plan.stores[store as usize];
             wholes[store as usize] = Some(if whole.is_on_device {
-                Own::Device(Arc::default())
+                Own::Device(Arc::new(OnceLock::new()))
             } else {
                 Own::Host(Arc::new(Block::new(whole.bytes, whole.align)?))
             });
