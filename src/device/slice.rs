@@ -161,7 +161,7 @@ impl<T: Element> BufferSlice<T> {
     /// Returns elements of another type that are in this memory, from a byte on.
     ///
     /// # Safety
-    /// The memory has them, aligned if a host has it. Nobody writes them while the view lives.
+    /// The memory has them, aligned if a host has it. No thread writes them while the view lives.
     pub(crate) unsafe fn view<U: Element>(&self, first_byte: usize, len: usize) -> BufferView<'_, U> {
         // SAFETY: the caller promises it.
         BufferView { span: unsafe { self.part(first_byte, len) }, of: PhantomData }
@@ -170,7 +170,7 @@ impl<T: Element> BufferSlice<T> {
     /// Returns elements of another type that are in this memory, from a byte on.
     ///
     /// # Safety
-    /// The memory has them, aligned if a host has it. Nobody else uses them while the view lives.
+    /// The memory has them, aligned if a host has it. Only the view is used to reach them while it lives.
     pub(crate) unsafe fn view_mut<U: Element>(&self, first_byte: usize, len: usize) -> BufferViewMut<'_, U> {
         // SAFETY: the caller promises it.
         BufferViewMut { span: unsafe { self.part(first_byte, len) }, of: PhantomData }

@@ -42,7 +42,7 @@ impl Scope {
     ///     unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
     ///     if (i < n) y[i] = 2.0f * x[i];
     /// }"#;
-    /// // SAFETY: these are its parameters. A thread reads x[i] and writes y[i], both below n, which is their length.
+    /// // SAFETY: these are its parameters. A thread reads x[i] and writes y[i], i below n, their length.
     /// let twice = unsafe { Kernel::<(In<f32>, Out<f32>, u32)>::cuda_c("twice", CODE) }
     ///     .twin(|_, (x, y, n)| (0..n as usize).for_each(|i| y[i] = 2.0 * x[i]));
     ///
