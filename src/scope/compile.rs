@@ -233,7 +233,7 @@ fn lay(draft: &Draft, roots: &Roots, op: &OpDraft, tile_of: &dyn Fn(u32) -> Vec<
     if let (Body::Fold(_), Some(store)) = (&op.body, driving) {
         cuts_no_leaf(draft, store, &tile).map_err(fault)?;
     }
-    let leaf_rows = driving.map_or(1, |store| leaf_rows(&draft.stores[store as usize].extents));
+    let leaf_rows = driving.map_or(1, |store| leaf_rows(draft, draft.stores[store as usize].extents[0]));
     Ok(LaidOp { uses, launch, driver, leaf_rows })
 }
 
@@ -251,17 +251,19 @@ fn add_copies(draft: &Draft, roots: &Roots, op: &OpDraft, uses: &mut Vec<LaidUse
     }
 }
 
-/// Returns how many rows a leaf of a reduction has: a power of two, so that tiles of several leaves of one
-/// store have several of another.
-pub(super) fn leaf_rows(extents: &[u64]) -> u64 {
-    let rows = LEAF / extents[1..].iter().product::<u64>().max(1);
-    1 << rows.max(1).ilog2()
+/// Returns how many rows a leaf of a store with so many `rows` has. It has at most [`LEAF`] elements in each
+/// store with as many, because their tiles go together: else a reduction of one with short rows would need
+/// large tiles of the others.
+pub(super) fn leaf_rows(draft: &Draft, rows: u64) -> u64 {
+    let alike = draft.stores.iter().filter(|store| store.extents[0] == rows);
+    let longest = alike.map(|store| store.extents[1..].iter().product()).max().unwrap_or(1).max(1);
+    1 << (LEAF / longest).max(1).ilog2()
 }
 
 /// Checks that the tiles of a store cut no leaf of a reduction.
 fn cuts_no_leaf(draft: &Draft, store: u32, tile: &[u64]) -> Result<(), String> {
     let StoreDraft { name, extents, .. } = &draft.stores[store as usize];
-    let rows = leaf_rows(extents);
+    let rows = leaf_rows(draft, extents[0]);
     let is_of_rows = tile.iter().zip(extents).skip(1).all(|(tile, extent)| tile >= extent);
     if is_of_rows && (tile[0].is_multiple_of(rows) || tile[0] >= extents[0]) {
         return Ok(());

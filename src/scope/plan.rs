@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::body::Body;
 use super::compile::{Compiled, LaidUse, Roots, check, leaf_rows};
-use super::draft::{Draft, StoreDraft};
+use super::draft::{Draft, StoreDraft, Use, Used};
 use super::group::{Group, Op, Stages};
 use super::memory::{ALIGN, BYTES_MAX, aligned};
 use super::results::Given;
@@ -422,14 +422,9 @@ impl Sized<'_> {
     /// Returns a number of rows of which tiles have a multiple, so that no leaf of a reduction is in two.
     fn unit(&self, rows: u64) -> u64 {
         let folds = self.draft.ops.iter().filter(|op| matches!(op.body, Body::Fold(_)));
-        let leaves = folds.flat_map(|op| &op.uses).filter_map(|used| match used.of {
-            super::draft::Used::Store(store) => {
-                Some(&self.draft.stores[store as usize].extents).filter(|extents| extents[0] == rows)
-            }
-            super::draft::Used::Scalar(_) => None,
-        });
-        // They are powers of two.
-        leaves.map(|extents| leaf_rows(extents)).max().unwrap_or(1).min(rows.max(1))
+        let has_rows = |used: &Use| matches!(used.of, Used::Store(store) if self.draft.stores[store as usize].extents[0] == rows);
+        let is_reduced = folds.flat_map(|op| &op.uses).any(has_rows);
+        if is_reduced { leaf_rows(self.draft, rows).min(rows.max(1)) } else { 1 }
     }
 
     /// Returns how many tiles the largest store has.

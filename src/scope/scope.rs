@@ -173,9 +173,9 @@ impl Scope {
     }
 
     /// Adds a reduction: `work` makes a value of the elements that it reads, and `operator` combines the
-    /// values in the order of the elements. The values are of leaves of fixed size, of the first store that
-    /// is read: the most rows, a power of two, that have at most 4096 elements, or a row. So the result does
-    /// not depend on tiles.
+    /// values in the order of the elements. The values are of leaves of the first store that is read. A leaf
+    /// is a row, or the most rows, a power of two, with at most 4096 elements in each store of the scope that
+    /// has as many rows as this one. So the result does not depend on tiles.
     pub fn fold<A, I, O, F>(&mut self, name: impl Into<Name>, reads: I, operator: O, work: F) -> Scalar<A>
     where
         A: Data,

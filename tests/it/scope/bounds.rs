@@ -104,3 +104,36 @@ fn the_bytes_that_a_strict_scope_asks_for_would_do() {
     }
     println!("{asked} asked, {refused} were refused");
 }
+
+/// The sum of the sums of long rows, and how it is planned.
+fn rows(streaming: Streaming) -> (Plan, f64) {
+    let mut g = Graph::new();
+    let sum = g.scope("program", streaming, |s| {
+        let (wide, sums) = (s.store("wide", [10_000, 512]), s.store("sums", [10_000]));
+        s.write("fill", (), &wide, |mut wide: TileMut<f32, 2>| {
+            let columns = wide.range(1);
+            for row in wide.range(0) {
+                columns.clone().for_each(|column| wide[[row, column]] = 1.0 / (1 + row + column) as f32);
+            }
+        });
+        s.write("sums", &wide, &sums, |wide: Tile<f32, 2>, mut sums: TileMut<f32, 1>| {
+            sums.range(0).for_each(|row| sums[[row]] = wide.range(1).map(|column| wide[[row, column]]).sum());
+        });
+        s.fold("sum", &sums, Sum, |sums: Tile<f32, 1>| f64::from(sums.as_slice().iter().sum::<f32>()))
+    });
+    g.output("sum", &sum);
+    let plan = g.compile().unwrap();
+    let mut outputs = futures::executor::block_on(Executor::inline().run(&plan, inputs! {})).unwrap();
+    let sum = *outputs.take::<f64>("sum").unwrap();
+    (plan, sum)
+}
+
+// Seen to fail when a leaf had 4096 elements of what is reduced: tiles of `wide` had 8 MiB.
+#[test]
+fn tiles_of_long_rows_stay_small_beside_a_reduction_of_short_ones() {
+    let (plan, sum) = rows(Streaming::strict().workers(2));
+    assert!(scope(&plan).peak_bytes() < 2 << 20, "{}", scope(&plan));
+    for streaming in [Streaming::off(), Streaming::relaxed().over_decompose_factor(7), Streaming::strict().memory_max(1 << 18)] {
+        assert_eq!(rows(streaming).1.to_bits(), sum.to_bits(), "{streaming:?}");
+    }
+}
