@@ -12,17 +12,19 @@ use super::NodeId;
 use super::body::Body;
 use super::builder::{Graph, NodeWork};
 use super::handle::Value;
-use super::values::{Maker, Sharer, Transfer, Type, Use};
+use super::values::{Maker, Transfer, Type, Use};
 use crate::device::StreamMut;
 use crate::error::{BoxError, Error};
 use crate::name::Name;
 use crate::value::args::Data;
 use crate::value::{Call, Cells, Outcome, Slot, TypedBody};
 
-/// A value that a job gets or makes.
+/// A value that a job gets.
 pub(crate) type Shared = Arc<dyn Any + Send + Sync>;
+/// A value that a job makes.
+pub(crate) type Made = Box<dyn Any + Send + Sync>;
 /// What a job does in one run. It gives a value for each that was declared, of its type.
-pub(crate) type JobFuture = Pin<Box<dyn Future<Output = Result<Vec<Shared>, BoxError>> + Send>>;
+pub(crate) type JobFuture = Pin<Box<dyn Future<Output = Result<Vec<Made>, BoxError>> + Send>>;
 
 /// The body of a job.
 pub(crate) trait Job: Send + Sync + 'static {
@@ -55,7 +57,7 @@ impl NewJob<'_> {
         self.reads.push((slot.offset(), Type::of::<T>().transfer));
     }
 
-    /// Adds a value that the job makes. No node can take it.
+    /// Adds a value that the job makes.
     pub(crate) fn make<T: Data>(&mut self) -> Value<T> {
         let slot = self.graph.layout.slot::<T>();
         self.outs.push((slot.offset(), Type::of::<T>().transfer));
@@ -72,10 +74,7 @@ impl NewJob<'_> {
     pub(crate) fn end(self, job: Box<dyn Job>, detail: Shared) {
         let name = self.graph.full_name(self.node);
         self.graph.details.push((name, detail));
-        let Self { graph, node, reads, first, outs } = self;
-        // The job may keep what it makes.
-        let own = &mut graph.values[first as usize..];
-        own.iter_mut().for_each(|value| _ = value.sharer.get_or_insert(Sharer::Async(node)));
+        let Self { graph, reads, first, outs, .. } = self;
         let (values, future) = (outs.len() as u32, graph.layout.slot::<JobFuture>());
         graph.bodies.push(JobBody { job, reads, outs, future }, |body| body);
         graph.works.push(NodeWork { value: first, values, is_async: true, is_control: false });
@@ -113,7 +112,7 @@ impl Body for JobBody {
         let start = || self.job.start(self.reads.iter().map(|&(offset, of)| (of.share)(cells, offset)).collect());
         cells.poll(self.future, start, cx).map_ok(|made| {
             debug_assert_eq!(made.len(), self.outs.len(), "a job makes the values that it declared");
-            made.into_iter().zip(&self.outs).for_each(|(value, (offset, of))| (of.fill_shared)(cells, *offset, value));
+            made.into_iter().zip(&self.outs).for_each(|(value, (offset, of))| (of.fill)(cells, *offset, value));
         })
     }
 

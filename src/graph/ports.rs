@@ -17,8 +17,8 @@ impl Graph {
 
     /// Declares an output by the number of its value, under a name that is not checked.
     pub(super) fn output_own(&mut self, name: Name, value: u32) {
+        self.share(value, Sharer::Output(self.outputs.len() as u32));
         let info = &mut self.values[value as usize];
-        info.sharer.get_or_insert(Sharer::Output(self.outputs.len() as u32));
         info.is_read = true;
         let ValueInfo { offset, maker, of, .. } = *info;
         if let Maker::Node(node) = maker {

@@ -73,11 +73,23 @@ impl Graph {
             Use::Take => info.taker = Some(reader),
             Use::Read | Use::Await | Use::Keep if previous == Some(reader) => self.taken_and_read(maker, reader),
             Use::Read => {}
-            Use::Await => _ = info.sharer.get_or_insert(Sharer::Async(reader)),
+            Use::Await => self.share(value, Sharer::Async(reader)),
             Use::Keep => {
-                info.sharer.get_or_insert(Sharer::Control(reader));
+                self.share(value, Sharer::Control(reader));
                 self.kept.push((reader, value));
             }
+        }
+    }
+
+    /// Lets a value be shared as an `Arc`. A job shares all that it makes, or nothing.
+    pub(super) fn share(&mut self, value: u32, sharer: Sharer) {
+        let info = &mut self.values[value as usize];
+        info.sharer.get_or_insert(sharer);
+        let Maker::Node(maker) = info.maker else { return };
+        let work = self.works[maker.index()];
+        if work.is_async {
+            let others = &mut self.values[work.value as usize..(work.value + work.values) as usize];
+            others.iter_mut().for_each(|other| _ = other.sharer.get_or_insert(Sharer::Async(maker)));
         }
     }
 

@@ -219,7 +219,7 @@ impl Cut<'_> {
         for &(keeper, value) in &graph.kept {
             let Some(keeper) = self.new[keeper.index()] else { continue };
             let value = self.value(value);
-            self.section.values[value as usize].sharer.get_or_insert(Sharer::Control(keeper));
+            self.section.share(value, Sharer::Control(keeper));
             self.section.kept.push((keeper, value));
         }
     }
@@ -233,11 +233,10 @@ impl Cut<'_> {
         for (value, reader) in of_nodes.chain(of_inputs) {
             let Some(reader) = self.new[reader.index()] else { continue };
             let value = self.value(value);
-            let info = &mut self.section.values[value as usize];
             if self.section.works[reader.index()].is_async {
-                info.sharer.get_or_insert(Sharer::Async(reader));
+                self.section.share(value, Sharer::Async(reader));
             }
-            if let Maker::Input(input) = info.maker {
+            if let Maker::Input(input) = self.section.values[value as usize].maker {
                 self.section.inputs[input as usize].readers.push(reader);
             }
         }
@@ -284,8 +283,8 @@ impl Cut<'_> {
 
     fn add_output(&mut self, name: Name, value: u32, is_new: bool) {
         let output = self.section.outputs.len() as u32;
-        let info = &mut self.section.values[value as usize];
-        info.sharer.get_or_insert(Sharer::Output(output));
+        self.section.share(value, Sharer::Output(output));
+        let info = &self.section.values[value as usize];
         let ValueInfo { offset, maker, of, .. } = *info;
         self.section.outputs.push(OutputPort { name, value, of, offset });
         if let (Maker::Node(node), true) = (maker, is_new) {

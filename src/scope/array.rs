@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::memory::Block;
 use crate::device::Element;
-use crate::graph::Shared;
+use crate::graph::Made;
 
 /// A whole array of `N` axes, in row-major order.
 ///
@@ -30,14 +30,14 @@ impl<T, const N: usize> Array<T, N> {
     }
 
     /// Returns the array whose elements a block has.
-    pub(super) fn of_block(block: Arc<Block>, extents: &[u64]) -> Shared
+    pub(super) fn of_block(block: Arc<Block>, extents: &[u64]) -> Made
     where
         T: Element,
     {
         let shape = std::array::from_fn(|axis| extents[axis] as usize);
         // A thread that is on its way out of the run may still have it; then the elements are copied.
         let elements = Arc::try_unwrap(block).map_or_else(|shared| shared.to_vec(), Block::into_vec);
-        Arc::new(Self { elements, shape })
+        Box::new(Self { elements, shape })
     }
 
     /// Returns the number of elements along each axis.

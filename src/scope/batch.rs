@@ -15,7 +15,7 @@ use super::group::{Access, GroupOp, GroupRun};
 use super::memory::{Range, len};
 use super::tile::{Tile, TileMut, TilePlace};
 use crate::device::Element;
-use crate::graph::Shared;
+use crate::graph::Made;
 use crate::sync::lock;
 
 /// An item of the pipeline of a group.
@@ -239,7 +239,7 @@ impl<'a> Batch<'a> {
         made.downcast_ref().expect("its type was checked")
     }
 
-    pub(super) fn set_scalar(&self, index: u32, value: Shared) {
+    pub(super) fn set_scalar(&self, index: u32, value: Made) {
         let _ = self.run.state.scalars[index as usize].set(value);
     }
 

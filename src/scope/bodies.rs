@@ -11,7 +11,7 @@ use super::scalar::Operator;
 use super::tile::TilePlace;
 use crate::device::Element;
 use crate::error::BoxError;
-use crate::graph::{Data, Shared, TaskFn};
+use crate::graph::{Data, Made, TaskFn};
 use crate::sync::{Mutex, lock};
 use crate::value::args::Finish;
 
@@ -40,7 +40,7 @@ pub(super) struct Once<P, F, R, K> {
 impl<P: Send + Sync, F: TaskFn<Scoped, P, R>, R, K: Finish<R, Value: Data>> Task for Once<P, F, R, K> {
     fn run(&self, batch: Batch<'_>) -> Result<(), BoxError> {
         let Ok(returned) = self.work.call(&self.params, batch);
-        batch.set_scalar(self.scalar, Arc::new(K::finish(returned)?));
+        batch.set_scalar(self.scalar, Box::new(K::finish(returned)?));
         Ok(())
     }
 }
@@ -88,9 +88,9 @@ impl<A: Data> FoldParts<A> {
         }
     }
 
-    pub(super) fn result(&self, operator: &impl Operator<A>) -> Shared {
+    pub(super) fn result(&self, operator: &impl Operator<A>) -> Made {
         let combined = lock(&self.combined).take();
-        Arc::new(combined.unwrap_or_else(|| operator.identity()))
+        Box::new(combined.unwrap_or_else(|| operator.identity()))
     }
 }
 
@@ -112,7 +112,7 @@ impl<P: Send + Sync, F: TaskFn<Scoped, P, A>, O: Operator<A>, A: Data> Fold for 
         FoldParts::<A>::of(state).combine(slot, &self.operator);
     }
 
-    fn result(&self, state: &FoldState) -> Shared {
+    fn result(&self, state: &FoldState) -> Made {
         FoldParts::<A>::of(state).result(&self.operator)
     }
 

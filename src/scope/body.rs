@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::batch::{Batch, Step};
 use crate::device::DeviceStream;
 use crate::error::BoxError;
-use crate::graph::Shared;
+use crate::graph::Made;
 
 /// The body of an operation.
 pub(super) enum Body {
@@ -68,7 +68,7 @@ pub(super) trait Fold: Send + Sync {
     /// Combines the parts of a batch with those before. Batches come in order.
     fn combine(&self, slot: usize, state: &FoldState);
     /// Returns what all parts give.
-    fn result(&self, state: &FoldState) -> Shared;
+    fn result(&self, state: &FoldState) -> Made;
     fn part_bytes(&self) -> u64;
     /// The number of the value that it makes.
     fn scalar(&self) -> u32;

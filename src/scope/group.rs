@@ -15,7 +15,7 @@ use super::memory::len;
 use super::memory::{ALIGN, Block, Range, Storage, aligned};
 use crate::Pipeline;
 use crate::error::{BoxError, Result};
-use crate::graph::Shared;
+use crate::graph::{Made, Shared};
 use crate::name::Name;
 use crate::sync::{AtomicBool, Mutex, OnceLock, Ordering, lock};
 use crate::tiles::Part;
@@ -133,7 +133,7 @@ impl Access {
 
 /// What all groups of a run of a scope share.
 pub(super) struct State {
-    pub(super) scalars: Box<[OnceLock<Shared>]>,
+    pub(super) scalars: Box<[OnceLock<Made>]>,
     pub(super) given: Vec<Shared>,
 }
 

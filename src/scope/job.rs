@@ -14,7 +14,7 @@ use super::results::{Declared, Given, Results};
 use super::scope::Scope;
 use super::streaming::Streaming;
 use crate::error::{BoxError, Error, Result};
-use crate::graph::{Graph, Job, JobFuture, Shared};
+use crate::graph::{Graph, Job, JobFuture, Made, Shared};
 use crate::name::Name;
 use crate::run::items::Items;
 use crate::runtime::{Core, core_here};
@@ -81,7 +81,7 @@ impl Graph {
         let results = build(&mut scope);
         let mut draft = scope.draft;
         let mut job = self.job(name);
-        let mut declared = Declared { draft: &mut draft, job: &mut job, given: Vec::new() };
+        let mut declared = Declared { draft: &mut draft, job: &mut job, given: Vec::new(), values: Vec::new() };
         let values = results.declare(&mut declared);
         let given = declared.given;
         draft.given.drain(..).for_each(|read| read(&mut job));
@@ -114,7 +114,7 @@ impl Job for ScopeJob {
 }
 
 /// Runs the groups of a scope, and returns the results.
-async fn run(plan: Arc<ScopePlan>, core: Arc<Core>, given: Vec<Shared>) -> Result<Vec<Shared>, BoxError> {
+async fn run(plan: Arc<ScopePlan>, core: Arc<Core>, given: Vec<Shared>) -> Result<Vec<Made>, BoxError> {
     let scalars = (0..plan.scalars).map(|_| OnceLock::new()).collect();
     let state = Arc::new(State { scalars, given });
     let mut wholes: Vec<Option<Own>> = plan.stores.iter().map(|_| None).collect();
@@ -130,23 +130,22 @@ async fn run(plan: Arc<ScopePlan>, core: Arc<Core>, given: Vec<Shared>) -> Resul
         run_group(&plan, &core, group, stages, &state, &wholes).await?;
         group.ends.iter().for_each(|&store| wholes[store as usize] = None);
     }
-    Ok(results(&plan, &state, &mut wholes))
+    let state = Arc::into_inner(state).expect("all steps have ended, and dropped what they had");
+    Ok(results(&plan, state, &mut wholes))
 }
 
 /// Returns the results of a scope that is over.
-fn results(plan: &ScopePlan, state: &State, wholes: &mut [Option<Own>]) -> Vec<Shared> {
-    let mut kept: Vec<Option<Shared>> = plan.stores.iter().map(|_| None).collect();
-    let mut result = |given: &Given| -> Shared {
-        match given {
-            Given::Nothing => Arc::new(()),
-            Given::Scalar(scalar) => state.scalars[*scalar as usize].get().expect("all operations have ended").clone(),
+fn results(plan: &ScopePlan, mut state: State, wholes: &mut [Option<Own>]) -> Vec<Made> {
+    let mut result = |given: &Given| -> Made {
+        match *given {
+            Given::Nothing => Box::new(()),
+            Given::Scalar(scalar) => state.scalars[scalar as usize].take().expect("all operations have ended"),
             Given::Store { store, make } => {
-                let root = plan.roots.of(*store) as usize;
-                let make = || match wholes[root].take() {
+                let root = plan.roots.of(store) as usize;
+                match wholes[root].take() {
                     Some(Own::Host(block)) => make(block, &plan.stores[root].extents),
                     _ => unreachable!("what is kept is on the host, until here"),
-                };
-                kept[root].get_or_insert_with(make).clone()
+                }
             }
         }
     };

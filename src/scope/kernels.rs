@@ -9,7 +9,7 @@ use super::place::Queued;
 use super::scalar::Operator;
 use crate::device::{DeviceStream, Element, HostBuffer};
 use crate::error::BoxError;
-use crate::graph::Shared;
+use crate::graph::Made;
 use crate::value::args::KernelFn;
 
 /// What the closures of kernels return.
@@ -107,7 +107,7 @@ where
         FoldParts::<A>::of(state).combine(slot, &self.operator);
     }
 
-    fn result(&self, state: &FoldState) -> Shared {
+    fn result(&self, state: &FoldState) -> Made {
         FoldParts::<A>::of(state).result(&self.operator)
     }
 

@@ -1,5 +1,6 @@
 //! What comes out of a scope: scalars and kept stores become values of the graph around.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use super::array::Array;
@@ -8,7 +9,7 @@ use super::memory::Block;
 use super::scalar::Scalar;
 use super::store::Store;
 use crate::device::Element;
-use crate::graph::{Data, NewJob, Shared, Value};
+use crate::graph::{Data, Made, NewJob, Value};
 use crate::value::args::tuples;
 
 /// A store that is kept whole; made by [`Scope::keep`](super::Scope::keep).
@@ -22,7 +23,7 @@ pub(super) enum Given {
     /// The elements of this store, once they are there.
     Store {
         store: u32,
-        make: fn(Arc<Block>, &[u64]) -> Shared,
+        make: fn(Arc<Block>, &[u64]) -> Made,
     },
     Nothing,
 }
@@ -46,6 +47,34 @@ pub struct Declared<'d, 'g> {
     pub(super) draft: &'d mut Draft,
     pub(super) job: &'d mut NewJob<'g>,
     pub(super) given: Vec<Given>,
+    /// The value of each.
+    pub(super) values: Vec<Box<dyn Any>>,
+}
+
+impl Declared<'_, '_> {
+    /// Returns the value of a result: one, however often it is returned.
+    fn value<T: Data>(&mut self, given: Given) -> Value<T> {
+        let mut known = self.given.iter().zip(&self.values).filter(|(known, _)| known.is_same(&given));
+        // That of another scope, which is a mistake, may have another type.
+        if let Some(&value) = known.find_map(|(_, value)| value.downcast_ref()) {
+            return value;
+        }
+        let value = self.job.make::<T>();
+        self.given.push(given);
+        self.values.push(Box::new(value));
+        value
+    }
+}
+
+impl Given {
+    fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Scalar(one), Self::Scalar(other)) => one == other,
+            (Self::Store { store: one, .. }, Self::Store { store: other, .. }) => one == other,
+            (Self::Nothing, Self::Nothing) => true,
+            _ => false,
+        }
+    }
 }
 
 impl std::fmt::Debug for Declared<'_, '_> {
@@ -58,8 +87,7 @@ impl Results for () {
     type Values = Value<()>;
 
     fn declare(self, results: &mut Declared<'_, '_>) -> Value<()> {
-        results.given.push(Given::Nothing);
-        results.job.make()
+        results.value(Given::Nothing)
     }
 }
 
@@ -70,8 +98,7 @@ impl<A: Data> Results for Scalar<A> {
         if !results.draft.owns_scalar(&self) {
             results.draft.fault("its closure returns a scalar of another scope".into());
         }
-        results.given.push(Given::Scalar(self.index));
-        results.job.make()
+        results.value(Given::Scalar(self.index))
     }
 }
 
@@ -82,8 +109,7 @@ impl<T: Element, const N: usize> Results for Kept<T, N> {
         if !results.draft.owns(&self.0) {
             results.draft.fault("its closure returns a store of another scope".into());
         }
-        results.given.push(Given::Store { store: self.0.index, make: Array::<T, N>::of_block });
-        results.job.make()
+        results.value(Given::Store { store: self.0.index, make: Array::<T, N>::of_block })
     }
 }
 

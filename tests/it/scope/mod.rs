@@ -8,4 +8,5 @@ mod polls;
 mod program;
 pub(crate) mod random;
 mod refused;
+mod results;
 mod transfers;
