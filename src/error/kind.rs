@@ -29,7 +29,7 @@ pub(crate) enum Kind {
     #[error("scope '{scope}': {fault}")]
     Scope { scope: Name, fault: String },
     #[error(
-        "scope '{scope}' does not stream as a whole, for {}: stream it relaxed, and it is cut there", plural(*.reasons)
+        "scope '{scope}' does not stream as a whole, for {}: with `Streaming::relaxed()` it is cut there", plural(*.reasons)
     )]
     NotStreaming { scope: Name, reasons: usize },
     #[error("two resources are named '{name}': rename one")]
@@ -377,6 +377,8 @@ pub(crate) enum Kind {
         "the host has no {bytes} bytes of memory left for the values of a run: put large values into boxes, or run fewer at once"
     )]
     NoRunMemory { bytes: usize },
+    #[error("the host has no {bytes} bytes of memory left for {of} of scope '{scope}': {instead}, or run fewer at once")]
+    NoScopeMemory { scope: Name, of: String, bytes: u64, instead: &'static str },
     #[error("kernel '{kernel}' is launched without a thread: grid {grid:?}, block {block:?}; each number must be 1 or more")]
     NoThreads { kernel: Arc<str>, grid: [u32; 3], block: [u32; 3] },
     #[error("{what} has {got} elements, not {wanted}")]

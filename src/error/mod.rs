@@ -135,8 +135,10 @@ impl Error {
     /// whose node failed because of that.
     pub fn is_out_of_memory(&self) -> bool {
         use Kind::*;
-        matches!(*self.0.kind, OutOfMemory { .. } | NoPinnedMemory { .. } | NoRunMemory { .. } | Driver { code: 2, .. })
-            || self.cause().is_some_and(Error::is_out_of_memory)
+        matches!(
+            *self.0.kind,
+            OutOfMemory { .. } | NoPinnedMemory { .. } | NoRunMemory { .. } | NoScopeMemory { .. } | Driver { code: 2, .. }
+        ) || self.cause().is_some_and(Error::is_out_of_memory)
     }
 
     /// Returns true if a scope does not stream as a whole.

@@ -12,7 +12,7 @@ use super::body::Body;
 use super::closures::{Async, Kernel, Task};
 use super::control_node::{ControlNode, InnerId};
 use super::handle::Value;
-use super::job::Shared;
+use super::job::Detail;
 use super::shape::{NodeId, Shape};
 use super::values::{InputPort, OutputPort, Type, ValueInfo};
 use crate::device::KernelStream;
@@ -66,7 +66,7 @@ pub struct Graph {
     /// The order between nodes of different items, there.
     pub(crate) item_edges: Vec<ItemEdge>,
     /// What plans tell of nodes of other kinds, by the full name of the node.
-    pub(crate) details: Vec<(Name, Shared)>,
+    pub(crate) details: Vec<(Name, Arc<dyn Detail>)>,
 }
 
 /// The values of a node, and how its body is called.

@@ -2,6 +2,7 @@
 //! of their own kind of them.
 
 use std::any::Any;
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -25,6 +26,9 @@ pub(crate) type Shared = Arc<dyn Any + Send + Sync>;
 pub(crate) type Made = Box<dyn Any + Send + Sync>;
 /// What a job does in one run. It gives a value for each that was declared, of its type.
 pub(crate) type JobFuture = Pin<Box<dyn Future<Output = Result<Vec<Made>, BoxError>> + Send>>;
+
+/// What the plan of a graph tells of a job, in addition to its node.
+pub(crate) trait Detail: Any + fmt::Display + Send + Sync {}
 
 /// The body of a job.
 pub(crate) trait Job: Send + Sync + 'static {
@@ -67,13 +71,17 @@ impl NewJob<'_> {
     /// Keeps a mistake instead of a job: the graph does not compile.
     pub(crate) fn fail(self, error: Error) {
         self.graph.mistake(error);
-        self.end(Box::new(Never), Arc::new(()));
+        self.add(Box::new(Never));
     }
 
     /// Completes the node. Plans of the graph have the detail, under its name.
-    pub(crate) fn end(self, job: Box<dyn Job>, detail: Shared) {
+    pub(crate) fn end(self, job: Box<dyn Job>, detail: Arc<dyn Detail>) {
         let name = self.graph.full_name(self.node);
         self.graph.details.push((name, detail));
+        self.add(job);
+    }
+
+    fn add(self, job: Box<dyn Job>) {
         let Self { graph, reads, first, outs, .. } = self;
         let (values, future) = (outs.len() as u32, graph.layout.slot::<JobFuture>());
         graph.bodies.push(JobBody { job, reads, outs, future }, |body| body);

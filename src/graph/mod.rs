@@ -54,7 +54,7 @@ pub use control::Branch;
 pub(crate) use control_node::ControlKind;
 pub use handle::{Takable, Take, Value, take};
 pub use items::{Feedback, Held, Outlets, State};
-pub(crate) use job::{Job, JobFuture, Made, NewJob, Shared};
+pub(crate) use job::{Detail, Job, JobFuture, Made, NewJob, Shared};
 #[cfg(feature = "json")]
 pub(crate) use json::{fault as json_fault, no_json};
 pub(crate) use links::{Links, Rows, kahn_order};

@@ -10,7 +10,7 @@ use super::nest::within;
 use super::{InnerSchedule, Policy, Ranked, Schedule};
 use crate::error::{Error, Kind, Result};
 use crate::graph::{
-    Body, Graph, InputPort, Kept, Maker, NodeId, NodeWork, OutputPort, Shape, Shared, check, explain_circle, unknown_node,
+    Body, Detail, Graph, InputPort, Kept, Maker, NodeId, NodeWork, OutputPort, Shape, check, explain_circle, unknown_node,
 };
 use crate::name::Name;
 use crate::value::{Access, Layout};
@@ -37,7 +37,7 @@ pub(crate) struct PlanInner {
     pub(crate) outputs: Vec<OutputPort>,
     by_name: OnceLock<HashMap<Name, NodeId>>,
     /// What is told of nodes of other kinds, by their full names.
-    details: Arc<[(Name, Shared)]>,
+    details: Arc<[(Name, Arc<dyn Detail>)]>,
     /// Whether it is a pipeline's: then it runs over items only.
     pub(crate) is_pipelined: bool,
 }
@@ -302,7 +302,7 @@ impl PlanInner {
         layout: Layout,
         inputs: Vec<PlanInput>,
         outputs: Vec<OutputPort>,
-        details: Arc<[(Name, Shared)]>,
+        details: Arc<[(Name, Arc<dyn Detail>)]>,
         is_pipelined: bool,
     ) -> Result<Plan> {
         let code = fabric.lower(&schedule, false)?;
@@ -311,8 +311,8 @@ impl PlanInner {
     }
 
     /// Returns what is told of a node, by its full name.
-    pub(crate) fn detail(&self, name: &str) -> Option<&Shared> {
-        self.details.iter().find(|(node, _)| **node == *name).map(|(_, detail)| detail)
+    pub(crate) fn detail(&self, name: &str) -> Option<&dyn Detail> {
+        self.details.iter().find(|(node, _)| **node == *name).map(|(_, detail)| &**detail)
     }
 
     /// Returns whether a body only enqueues its work, on a device that has a queue.
@@ -389,7 +389,8 @@ impl PlanInner {
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.schedule.fmt(f)
+        self.0.schedule.fmt(f)?;
+        self.0.details.iter().try_for_each(|(_, detail)| write!(f, "\n{detail}"))
     }
 }
 

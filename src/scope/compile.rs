@@ -5,7 +5,7 @@ use super::body::Body;
 use super::draft::{Draft, Mode, OpDraft, StoreDraft, Use, Used};
 use super::layout::LEAF;
 use super::store::Shape;
-use crate::error::{Kind, Result};
+use crate::error::Result;
 use crate::tiles::{Operation, Outline, Part, StoreId};
 
 /// A scope whose operations have batches.
@@ -80,7 +80,7 @@ impl Roots {
     }
 
     /// Returns the stores that have memory.
-    fn all(&self) -> impl Iterator<Item = u32> + '_ {
+    pub(super) fn all(&self) -> impl Iterator<Item = u32> + '_ {
         (0..self.0.len() as u32).filter(|&store| self.of(store) == store)
     }
 }
@@ -130,6 +130,8 @@ impl<'d> Compiled<'d> {
             };
             outline.op(laid.uses.iter().fold(new, with));
         }
+        // The length of a halo, for example.
+        outline.check().map_err(|error| draft.fault_of(error.to_string()))?;
         let is_shared = vec![false; draft.stores.len()];
         Ok(Self { draft, laid, outline, stores, is_shared })
     }
@@ -149,10 +151,13 @@ impl<'d> Compiled<'d> {
     }
 }
 
-/// Checks all that does not depend on tiles: that stores are written before they are read, and that no
-/// operation reads in one way what it writes in another.
+/// Checks all that does not depend on tiles: that settings are in range, that stores are written before they
+/// are read, and that no operation reads in one way what it writes in another.
 pub(super) fn check(draft: &Draft, roots: &Roots) -> Result<()> {
-    let fault = |fault: String| Err(Kind::Scope { scope: draft.name.clone(), fault }.into());
+    let fault = |fault: String| Err(draft.fault_of(fault));
+    if let Some(wrong) = draft.settings.fault() {
+        return fault(wrong);
+    }
     let mut is_written = vec![false; draft.stores.len()];
     for op in &draft.ops {
         let name = &op.name;
@@ -191,8 +196,7 @@ pub(super) fn check(draft: &Draft, roots: &Roots) -> Result<()> {
 
 /// Finds the batches of an operation, and the part of each store that they use.
 fn lay(draft: &Draft, roots: &Roots, op: &OpDraft, tile_of: &dyn Fn(u32) -> Vec<u64>) -> Result<LaidOp> {
-    let fault =
-        |fault: String| Kind::Scope { scope: draft.name.clone(), fault: format!("operation '{}' {fault}", op.name) }.into();
+    let fault = |fault: String| draft.fault_of(format!("operation '{}' {fault}", op.name));
     let store_of = |used: &Use| if let Used::Store(store) = used.of { Some(roots.of(store)) } else { None };
     let is_driver = |used: &Use| match op.body {
         Body::Task(_) | Body::Kernel(_) => used.mode != Mode::Read,
@@ -215,10 +219,8 @@ fn lay(draft: &Draft, roots: &Roots, op: &OpDraft, tile_of: &dyn Fn(u32) -> Vec<
         let own = match store {
             Some(store) if !used.shape.is_whole => {
                 let driving = driving.ok_or_else(|| {
-                    fault(format!(
-                        "is done once and reads tiles of store '{}': read `store.whole()`",
-                        draft.stores[store as usize].name
-                    ))
+                    let name = &draft.stores[store as usize].name;
+                    fault(format!("is done once and reads tiles of store '{name}': read `{name}.whole()`"))
                 })?;
                 Some(tile_with(draft, store, &used.shape, driving, &tile).map_err(fault)?)
             }

@@ -116,8 +116,18 @@ impl Draft {
 
     /// Keeps the first mistake, as a sentence about the scope.
     pub(super) fn fault(&mut self, fault: String) {
-        let error = Kind::Scope { scope: self.name.clone(), fault }.into();
+        let error = self.fault_of(fault);
         self.mistake(error);
+    }
+
+    /// Returns a sentence about the scope as an error.
+    pub(super) fn fault_of(&self, fault: String) -> Error {
+        Kind::Scope { scope: self.name.clone(), fault }.into()
+    }
+
+    /// Keeps that something of another scope is used.
+    pub(super) fn foreign(&mut self, use_of: &str) {
+        self.fault(format!("{use_of} of another scope: use those of the `Scope` that its closure gets"));
     }
 
     pub(super) fn take_mistake(&mut self) -> Option<Error> {
@@ -225,9 +235,7 @@ impl Uses<'_> {
     }
 
     fn is_foreign(&mut self, what: &str) {
-        let fault =
-            format!("operation '{}' uses {what} of another scope: use those of the `Scope` that its closure gets", self.name);
-        self.draft.fault(fault);
+        self.draft.foreign(&format!("operation '{}' uses {what}", self.name));
     }
 
     /// Completes the operation.

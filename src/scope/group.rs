@@ -168,7 +168,7 @@ pub(super) struct GroupRun {
 }
 
 impl GroupRun {
-    pub(super) fn new(program: Arc<[Op]>, group: Arc<Group>, state: Arc<State>, wholes: Vec<Option<Own>>) -> Result<Self> {
+    pub(super) fn new(program: Arc<[Op]>, group: Arc<Group>, state: Arc<State>, wholes: Vec<Option<Own>>) -> Option<Self> {
         let memory = Block::new(group.host.bytes, ALIGN)?;
         let free = Mutex::new((0..group.in_flight as usize).rev().collect());
         let fold = |op: &GroupOp| match &program[op.number].body {
@@ -178,7 +178,7 @@ impl GroupRun {
         let folds = group.ops.iter().map(fold).collect();
         let buffers = program.iter().map(|_| Mutex::default()).collect();
         let (has_failed, failed) = (AtomicBool::new(false), Mutex::default());
-        Ok(Self {
+        Some(Self {
             program,
             group,
             state,

@@ -1,6 +1,7 @@
 //! A scope as a node of a graph: an async node, which runs the pipelines of the scope's groups one after the
 //! other on the executor that polls it.
 
+use std::any::Any;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
@@ -14,7 +15,7 @@ use super::results::{Declared, Given, Results};
 use super::scope::Scope;
 use super::streaming::Streaming;
 use crate::error::{BoxError, Error, Result};
-use crate::graph::{Graph, Job, JobFuture, Made, Shared};
+use crate::graph::{Detail, Graph, Job, JobFuture, Made, Shared};
 use crate::name::Name;
 use crate::run::items::Items;
 use crate::runtime::{Core, core_here};
@@ -98,11 +99,15 @@ impl Graph {
 }
 
 impl Plan {
-    /// Returns the plan of a scope, by its name; None if the graph has no such scope.
+    /// Returns the plan of a scope, by the name of its node; None if the graph has no such scope. That of a
+    /// scope in a loop is its path: `loop/body/scope`.
     pub fn scope(&self, name: &str) -> Option<&ScopePlan> {
-        self.inner().detail(name)?.downcast_ref()
+        let detail: &dyn Any = self.inner().detail(name)?;
+        detail.downcast_ref()
     }
 }
+
+impl Detail for ScopePlan {}
 
 struct ScopeJob(Arc<ScopePlan>);
 
@@ -124,7 +129,10 @@ async fn run(plan: Arc<ScopePlan>, core: Arc<Core>, given: Vec<Shared>) -> Resul
             wholes[store as usize] = Some(if whole.is_on_device {
                 Own::Device(Arc::new(OnceLock::new()))
             } else {
-                Own::Host(Arc::new(Block::new(whole.bytes, whole.align)?))
+                let block = Block::new(whole.bytes, whole.align);
+                let instead = "keep less, or set a `memory_max`";
+                let none = || plan.no_memory(format!("store '{}', which is whole,", whole.name), whole.bytes, instead);
+                Own::Host(Arc::new(block.ok_or_else(none)?))
             });
         }
         run_group(&plan, &core, group, stages, &state, &wholes).await?;
@@ -160,7 +168,9 @@ async fn run_group(
     state: &Arc<State>,
     wholes: &[Option<Own>],
 ) -> Result<()> {
-    let run = Arc::new(GroupRun::new(plan.program.clone(), group.clone(), state.clone(), wholes.to_vec())?);
+    let run = GroupRun::new(plan.program.clone(), group.clone(), state.clone(), wholes.to_vec());
+    let none = || plan.no_memory("the tiles".into(), group.host.bytes, "set a smaller `memory_max`");
+    let run = Arc::new(run.ok_or_else(none)?);
     for (pipeline, steps) in stages {
         run_stage(core, pipeline, *steps, &run).await.map_err(|error| of_operation(&run, plan, error))?;
     }

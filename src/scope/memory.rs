@@ -16,7 +16,6 @@ use std::ptr::NonNull;
 
 use super::AXES_MAX;
 use crate::device::Element;
-use crate::error::{Kind, Result};
 
 /// A block of zeroed memory, aligned for any element.
 pub(super) struct Block {
@@ -51,23 +50,20 @@ pub(super) fn aligned(bytes: u64) -> u64 {
 const LAZY_ALIGN: usize = 16;
 
 impl Block {
-    /// # Errors
-    /// If there is not so much memory.
-    pub(super) fn new(bytes: u64, align: u64) -> Result<Self> {
-        let none = || Kind::NoRunMemory { bytes: usize::try_from(bytes).unwrap_or(usize::MAX) }.into();
-        let (bytes, align) = (usize::try_from(bytes).map_err(|_| none())?, align as usize);
+    /// Returns a block; None if there is not so much memory.
+    pub(super) fn new(bytes: u64, align: u64) -> Option<Self> {
+        let (bytes, align) = (usize::try_from(bytes).ok()?, align as usize);
         let more = align.saturating_sub(LAZY_ALIGN);
-        let size = bytes.checked_add(more).ok_or_else(none)?;
-        let layout = Layout::from_size_align(size, align.min(LAZY_ALIGN)).map_err(|_| none())?;
+        let layout = Layout::from_size_align(bytes.checked_add(more)?, align.min(LAZY_ALIGN)).ok()?;
         if bytes == 0 {
             let base = NonNull::<Line>::dangling().cast();
-            return Ok(Self { base, bytes, allocated: (base, Layout::new::<()>()) });
+            return Some(Self { base, bytes, allocated: (base, Layout::new::<()>()) });
         }
         // SAFETY: the size is not zero.
-        let start = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(none)?;
+        let start = NonNull::new(unsafe { alloc_zeroed(layout) })?;
         // SAFETY: there are so many bytes more.
         let base = unsafe { start.add(start.align_offset(align)) };
-        Ok(Self { base, bytes, allocated: (start, layout) })
+        Some(Self { base, bytes, allocated: (start, layout) })
     }
 
     pub(super) fn base(&self) -> *mut u8 {

@@ -106,8 +106,9 @@ impl Scope {
         I: Reads<Queued, Params: Append<Target<T, N, OnDevice>>>,
         F: KernelFn<Queued, DeviceStream, <I::Params as Append<Target<T, N, OnDevice>>>::Out, Result<(), BoxError>>,
     {
-        let target = self.updated(store);
-        self.add_kernel(name.into(), reads, &target, Mode::Update, work);
+        let name = name.into();
+        let target = self.updated(&name, store);
+        self.add_kernel(name, reads, &target, Mode::Update, work);
         target
     }
 

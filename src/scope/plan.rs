@@ -1,11 +1,12 @@
 //! The plan of a scope: the sizes of tiles, the groups, and the memory that they need.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
 use super::body::Body;
 use super::compile::{Compiled, LaidUse, Roots, check, leaf_rows};
-use super::draft::{Draft, StoreDraft, Use, Used};
+use super::draft::{Draft, Mode, StoreDraft, Use, Used};
 use super::group::{Group, Op, Stages};
 use super::memory::{ALIGN, BYTES_MAX, aligned};
 use super::results::Given;
@@ -33,10 +34,13 @@ pub struct ScopePlan {
     device_bytes: u64,
     /// The names of its stores on the device.
     on_device: Vec<Name>,
+    /// Those of the stores that are written in vain.
+    unread: Vec<Name>,
 }
 
 /// A store, where it has memory of its own.
 pub(super) struct Whole {
+    pub(super) name: Name,
     pub(super) extents: Vec<u64>,
     pub(super) bytes: u64,
     pub(super) align: u64,
@@ -59,8 +63,10 @@ impl NotStreaming {
 
 impl fmt::Display for NotStreaming {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let reasons: Vec<String> = self.reasons.iter().map(ToString::to_string).collect();
-        f.write_str(&reasons.join("; and "))
+        match &*self.reasons {
+            [reason] => reason.fmt(f),
+            reasons => reasons.iter().try_for_each(|reason| write!(f, "\n- {reason}")),
+        }
     }
 }
 
@@ -81,7 +87,6 @@ impl ScopePlan {
     /// # Errors
     /// As [`Graph::scope`](crate::Graph::scope) says of `compile`.
     pub(super) fn new(draft: Draft, results: Vec<Given>) -> Result<Self> {
-        draft.settings.check()?;
         let roots = Roots::new(&draft);
         check(&draft, &roots)?;
         let sized = Sized { draft: &draft, roots: &roots };
@@ -90,7 +95,7 @@ impl ScopePlan {
             let fault = format!(
                 "needs more bytes than can be addressed, with {in_flight} batches in flight: use smaller tiles, or set `in_flight` or `memory_max`"
             );
-            return Err(Kind::Scope { scope: draft.name.clone(), fault }.into());
+            return Err(draft.fault_of(fault));
         }
         let stages = groups
             .iter()
@@ -98,6 +103,7 @@ impl ScopePlan {
             .map(|(group, streams)| super::stages::stages(&draft, group, streams, streamed.outline()));
         let stages: Vec<Stages> = stages.collect::<Result<_>>()?;
         let stores = draft.stores.iter().map(|store| Whole {
+            name: store.name.clone(),
             bytes: store.extents.iter().product::<u64>() * store.element_bytes,
             extents: store.extents.clone(),
             align: store.align,
@@ -106,6 +112,7 @@ impl ScopePlan {
         let (stores, scalars) = (stores.collect(), draft.scalars.len());
         let is_there = |&(number, store): &(u32, &StoreDraft)| store.is_on_device && roots.of(number) == number;
         let on_device = (0..).zip(&draft.stores).filter(is_there).map(|(_, store)| store.name.clone()).collect();
+        let unread = unread(&draft, &roots);
         let name = draft.name;
         let program = draft.ops.into_iter().map(|op| Op { name: op.name, body: op.body }).collect();
         let groups = groups.into_iter().map(Arc::new).zip(stages).collect();
@@ -122,6 +129,7 @@ impl ScopePlan {
             peak_bytes,
             device_bytes,
             on_device,
+            unread,
         })
     }
 
@@ -146,6 +154,11 @@ impl ScopePlan {
         self.device_bytes
     }
 
+    /// Returns the error of a run that finds no memory for something.
+    pub(super) fn no_memory(&self, of: String, bytes: u64, instead: &'static str) -> Error {
+        Kind::NoScopeMemory { scope: self.name.clone(), of, bytes, instead }.into()
+    }
+
     /// Returns the most bytes of whole stores in memory at a time, if nothing streams.
     pub fn unstreamed_bytes(&self) -> u64 {
         self.streamed.unstreamed_bytes()
@@ -164,8 +177,23 @@ impl fmt::Display for ScopePlan {
         if !self.on_device.is_empty() {
             writeln!(f, "device       {} of these bytes: {}", bytes_text(self.device_bytes), self.on_device.join(", "))?;
         }
+        if !self.unread.is_empty() {
+            writeln!(f, "unread       {}: nothing reads, saves or keeps it", self.unread.join(", "))?;
+        }
         self.streamed.fmt(f)
     }
+}
+
+/// Returns the names of the stores that nothing reads or keeps.
+fn unread(draft: &Draft, roots: &Roots) -> Vec<Name> {
+    let reads = draft.ops.iter().flat_map(|op| &op.uses).filter(|used| used.mode == Mode::Read);
+    let read = reads.filter_map(|used| if let Used::Store(store) = used.of { Some(roots.of(store)) } else { None });
+    let updates = (0..).zip(&draft.stores).filter_map(|(store, known)| Some((roots.of(store), roots.of(known.updates?))));
+    let copied = updates.filter(|(new, old)| new != old).map(|(_, old)| old);
+    let kept = (0..).zip(&draft.stores).filter(|(_, store)| store.is_kept).map(|(store, _)| roots.of(store));
+    let used: HashSet<u32> = read.chain(copied).chain(kept).collect();
+    let unused = roots.all().filter(|store| !used.contains(store));
+    unused.map(|store| draft.stores[store as usize].name.clone()).collect()
 }
 
 impl fmt::Debug for ScopePlan {
@@ -239,7 +267,7 @@ impl Sized<'_> {
             return self.widened(least, (pieces, wanted), limit);
         }
         let fault = format!("needs {bytes} bytes with one batch in flight, and `memory_max` is {limit}: allow {bytes}");
-        Err(Kind::Scope { scope: self.draft.name.clone(), fault }.into())
+        Err(self.draft.fault_of(fault))
     }
 
     /// Fits a scope with one tile for each store, if little data was refused for the bytes of its tiles

@@ -96,7 +96,7 @@ impl<A: Data> Results for Scalar<A> {
 
     fn declare(self, results: &mut Declared<'_, '_>) -> Value<A> {
         if !results.draft.owns_scalar(&self) {
-            results.draft.fault("its closure returns a scalar of another scope".into());
+            results.draft.foreign("its closure returns a scalar");
         }
         results.value(Given::Scalar(self.index))
     }
@@ -107,7 +107,7 @@ impl<T: Element, const N: usize> Results for Kept<T, N> {
 
     fn declare(self, results: &mut Declared<'_, '_>) -> Value<Array<T, N>> {
         if !results.draft.owns(&self.0) {
-            results.draft.fault("its closure returns a store of another scope".into());
+            results.draft.foreign("its closure returns a store");
         }
         results.value(Given::Store { store: self.0.index, make: Array::<T, N>::of_block })
     }

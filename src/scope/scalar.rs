@@ -36,6 +36,10 @@ impl<T> fmt::Debug for Scalar<T> {
 
 /// How the parts of a reduction are combined. It must be associative: parts are combined in the order of
 /// their elements, each behind [`identity`](Operator::identity) or what was combined before.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not combine values of type `{A}`",
+    label = "give an operator for `{A}`: of your own with `operator(\"name\", || identity, |before, behind| combined)`"
+)]
 pub trait Operator<A>: Send + Sync + 'static {
     /// Returns its name. Reductions of one store by one operator commute.
     fn name(&self) -> Name;

@@ -74,7 +74,7 @@ impl Scope {
     /// Sets the shape of a store's tiles. Without it they are whole rows, as many as fit into the cache.
     pub fn tiles<T: Element, const N: usize, M: Space>(&mut self, store: &Store<T, N, M>, shape: [usize; N]) {
         if !self.draft.owns(store) {
-            return self.draft.fault("`tiles` is given a store of another scope".into());
+            return self.draft.foreign("`tiles` gets a store");
         }
         let name = self.draft.stores[store.index as usize].name.clone();
         if shape.contains(&0) {
@@ -121,8 +121,9 @@ impl Scope {
         I: Reads<Scoped, Params: Append<Target<T, N>>>,
         F: TaskFn<Scoped, <I::Params as Append<Target<T, N>>>::Out, ()>,
     {
-        let target = self.updated(store);
-        self.add::<_, _, _, _, _, Infallible>(name.into(), reads, &target, Mode::Update, work);
+        let name = name.into();
+        let target = self.updated(&name, store);
+        self.add::<_, _, _, _, _, Infallible>(name, reads, &target, Mode::Update, work);
         target
     }
 
@@ -143,14 +144,19 @@ impl Scope {
         I: Reads<Scoped, Params: Append<Target<T, N>>>,
         F: TaskFn<Scoped, <I::Params as Append<Target<T, N>>>::Out, Result<(), BoxError>>,
     {
-        let target = self.updated(store);
-        self.add::<_, _, _, _, _, Fallible>(name.into(), reads, &target, Mode::Update, work);
+        let name = name.into();
+        let target = self.updated(&name, store);
+        self.add::<_, _, _, _, _, Fallible>(name, reads, &target, Mode::Update, work);
         target
     }
 
-    pub(super) fn updated<T: Element, const N: usize, M: Space>(&mut self, store: &Store<T, N, M>) -> Store<T, N, M> {
+    pub(super) fn updated<T: Element, const N: usize, M: Space>(
+        &mut self,
+        name: &Name,
+        store: &Store<T, N, M>,
+    ) -> Store<T, N, M> {
         if !self.draft.owns(store) {
-            self.draft.fault("an update is given a store of another scope".into());
+            self.draft.foreign(&format!("operation '{}{name}' updates a store", self.draft.prefix));
             return *store;
         }
         let known = &self.draft.stores[store.index as usize];
@@ -328,7 +334,7 @@ impl Scope {
         if self.draft.owns(store) {
             self.draft.stores[store.index as usize].is_kept = true;
         } else {
-            self.draft.fault("`keep` is given a store of another scope".into());
+            self.draft.foreign("`keep` gets a store");
         }
         Kept(*store)
     }

@@ -1,6 +1,5 @@
 //! The settings of a scope.
 
-use crate::error::{Kind, Result};
 use crate::tiles::Rule;
 
 /// How a scope streams.
@@ -28,7 +27,8 @@ impl Streaming {
         Self { rule, is_strict, factor: None, memory_max: None, in_flight: None, workers: None }
     }
 
-    /// Nothing streams: each operation runs on whole stores, before the next one.
+    /// Nothing streams: stores are whole, and an operation begins behind the one before. Its batches run side
+    /// by side. The results are the same: use it to compare.
     pub const fn off() -> Self {
         Self::new(Rule::Off, false)
     }
@@ -78,17 +78,13 @@ impl Streaming {
         self.in_flight.unwrap_or_else(default)
     }
 
-    /// Checks that no number is 0 or too large.
-    pub(super) fn check(&self) -> Result<()> {
-        let settings = [
-            ("over_decompose_factor", self.factor),
-            ("the number of batches in flight", self.in_flight),
-            ("the number of workers of a scope", self.workers),
-        ];
-        match settings.into_iter().find(|(_, value)| value.is_some_and(|value| !(1..=NUMBER_MAX).contains(&value))) {
-            Some((what, value)) => Err(Kind::Setting { what, must: "from 1 to 65536", got: value.unwrap_or(0) }.into()),
-            None => Ok(()),
-        }
+    /// Returns the fault of a number that is 0 or too large.
+    pub(super) fn fault(&self) -> Option<String> {
+        let numbers = [("over_decompose_factor", self.factor), ("in_flight", self.in_flight), ("workers", self.workers)];
+        numbers.into_iter().find_map(|(what, value)| {
+            let wrong = value.filter(|value| !(1..=NUMBER_MAX).contains(value))?;
+            Some(format!("`{what}` must be from 1 to {NUMBER_MAX}, not {wrong}"))
+        })
     }
 }
 

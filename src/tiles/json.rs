@@ -69,7 +69,7 @@ struct AccessForm {
     part: Option<PartForm>,
     /// Before and behind: of all axes, or of each.
     #[serde(default)]
-    halo: Option<[HaloForm; 2]>,
+    halo: Option<Vec<HaloForm>>,
     #[serde(default)]
     transpose: bool,
     #[serde(default)]
@@ -236,7 +236,11 @@ impl AccessForm {
         if let Some(offset) = form.offset {
             part = part.offset(offset);
         }
-        if let Some([before, behind]) = self.halo {
+        if let Some(halo) = self.halo {
+            let sides = halo.len();
+            let Ok([before, behind]) = <[HaloForm; 2]>::try_from(halo) else {
+                return fault(&format!("a halo has two sides, before and behind, and this one has {sides}"));
+            };
             part = part.halo(before.of(axes), behind.of(axes));
         }
         if let Some(by) = form.by {

@@ -257,7 +257,7 @@ impl Outline {
     }
 
     /// Checks names, sizes and parts.
-    pub(super) fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         let counts = [("the number of stores", self.stores.len()), ("the number of operations", self.ops.len())];
         if let Some((what, got)) = counts.into_iter().find(|&(_, got)| got > OPS_MAX) {
             return Err(Kind::Limit { what: what.into(), got, limit: OPS_MAX }.into());

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use anabranch::scope::{Streaming, TileMut};
 use anabranch::{Buffer, DeviceStream, Executor, Graph, HostBuffer, Inputs};
 
 use crate::support::{alone_after, block_on, chain, executors, plan, value_of};
@@ -70,6 +71,32 @@ fn a_run_without_memory_for_its_values_is_an_error_and_the_executor_goes_on() {
             drop(exec.run(&plan, Inputs::new()));
             is_well(&exec);
             block_on(exec.shutdown()).unwrap();
+        }
+    });
+}
+
+// Seen to fail with the message of a run's own values, which names nothing of the scope.
+#[test]
+fn a_scope_without_memory_names_what_it_was_for() {
+    alone_after("starved::a_scope_without_memory_names_what_it_was_for", LITTLE_MEMORY, || {
+        const N: usize = 1 << 30;
+        for is_kept in [true, false] {
+            let mut g = Graph::new();
+            g.scope("s", Streaming::strict().over_decompose_factor(1).workers(1).in_flight(1), |s| {
+                let a = s.store("a", [N]);
+                s.write("fill", (), &a, |mut a: TileMut<u8, 1>| a.fill(1));
+                is_kept.then(|| s.keep(&a));
+            });
+            let exec = Executor::inline();
+            let error = block_on(exec.run(&plan(&g), Inputs::new())).unwrap_err();
+            assert!(error.is_out_of_memory() && error.node() == Some("s"), "{error:?}");
+            let what = match is_kept {
+                true => "store 'a', which is whole, of scope 's': keep less, or set a `memory_max`, or run fewer at once",
+                false => "the tiles of scope 's': set a smaller `memory_max`, or run fewer at once",
+            };
+            let wanted = format!("the host has no {N} bytes of memory left for {what}");
+            assert!(format!("{error:#}").contains(&wanted), "{error:#}");
+            is_well(&exec);
         }
     });
 }

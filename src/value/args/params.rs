@@ -43,6 +43,10 @@ type View<'a, K> = <<K as Key>::Place as Place>::View<'a>;
 type Fault<K> = <<K as Key>::Place as Place>::Fault;
 
 /// One argument of a closure.
+#[diagnostic::on_unimplemented(
+    message = "a closure cannot get `{Self}` here",
+    label = "what it reads is wrong: see the error of the reads"
+)]
 pub trait Param<X: Place>: Send + Sync + 'static {
     /// What a task or a kernel gets.
     type Arg<'a>;

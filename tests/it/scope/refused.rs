@@ -106,11 +106,29 @@ fn strict_refuses_what_needs_a_whole_reduction_with_reasons_as_values() {
     assert!(error.is_invalid_graph());
     assert_eq!(
         error.to_string(),
-        "scope 'mean' does not stream as a whole, for one reason: stream it relaxed, and it is cut there"
+        "scope 'mean' does not stream as a whole, for one reason: with `Streaming::relaxed()` it is cut there"
     );
     let refused = error.source().and_then(|source| source.downcast_ref::<NotStreaming>()).unwrap();
     let [Reason::NeedsLast { clash, .. }] = refused.reasons() else { panic!("{:?}", refused.reasons()) };
     assert_eq!((&*clash.store, &*clash.earlier.op.name, &*clash.later.op.name), ("sum", "sum", "less"));
+}
+
+/// Several reasons have a line each.
+#[test]
+fn stores_with_other_numbers_of_tiles_do_not_stream_together() {
+    let mut g = Graph::new();
+    g.scope("s", Streaming::strict(), |s| {
+        for (name, rows) in [("a", 8_usize), ("b", 12), ("c", 4)] {
+            let store = s.store(name, [rows]);
+            s.tiles(&store, [2]);
+            s.write(name, (), &store, |mut tile: TileMut<u8, 1>| tile.fill(1));
+        }
+    });
+    let told = format!("{:#}", g.compile().unwrap_err());
+    let wanted = "scope 's' does not stream as a whole, for 2 reasons: with `Streaming::relaxed()` it is cut there: \n\
+         - 'b' has 6 batches, and 'a' has 4: let both have the same number of tiles\n\
+         - 'c' has 2 batches, and 'b' has 6: let both have the same number of tiles";
+    assert_eq!(told, wanted);
 }
 
 #[test]
