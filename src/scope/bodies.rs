@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::batch::{Batch, Step};
-use super::body::{Fold, FoldState, Task, Transfer, Transferring};
+use super::body::{Fold, FoldState, MakeParts, Task, Transfer, Transferring};
 use super::place::Scoped;
 use super::scalar::Operator;
 use super::tile::TilePlace;
@@ -45,10 +45,8 @@ impl<P: Send + Sync, F: TaskFn<Scoped, P, R>, R, K: Finish<R, Value: Data>> Task
     }
 }
 
-/// A closure whose values are combined.
-pub(super) struct Folded<P, F, O, A> {
-    pub(super) params: P,
-    pub(super) work: F,
+/// A reduction of values of one type.
+pub(super) struct Reduced<O, A> {
     pub(super) operator: O,
     pub(super) scalar: u32,
     pub(super) value: PhantomData<fn() -> A>,
@@ -62,58 +60,37 @@ pub(super) struct FoldParts<A> {
 }
 
 impl<A: Data> FoldParts<A> {
-    pub(super) fn state(slots: usize) -> Box<FoldState> {
-        let of = (0..slots).map(|_| Mutex::new(Vec::new())).collect();
-        Box::new(Self { of, combined: Mutex::new(None) })
-    }
-
-    pub(super) fn of(state: &FoldState) -> &Self {
+    fn of(state: &FoldState) -> &Self {
         state.downcast_ref().expect("the state was made by this fold")
     }
 
-    /// Takes parts over that lie elsewhere.
-    pub(super) fn put(&self, slot: usize, parts: &[A])
+    /// Takes over the parts of a batch that lie elsewhere.
+    pub(super) fn put(state: &FoldState, slot: usize, parts: &[A])
     where
         A: Copy,
     {
-        lock(&self.of[slot]).extend_from_slice(parts);
-    }
-
-    /// Combines the parts of a batch with those before.
-    pub(super) fn combine(&self, slot: usize, operator: &impl Operator<A>) {
-        let mut combined = lock(&self.combined);
-        for part in lock(&self.of[slot]).drain(..) {
-            let before = combined.take().unwrap_or_else(|| operator.identity());
-            *combined = Some(operator.combine(before, part));
-        }
-    }
-
-    pub(super) fn result(&self, operator: &impl Operator<A>) -> Made {
-        let combined = lock(&self.combined).take();
-        Box::new(combined.unwrap_or_else(|| operator.identity()))
+        lock(&Self::of(state).of[slot]).extend_from_slice(parts);
     }
 }
 
-impl<P: Send + Sync, F: TaskFn<Scoped, P, A>, O: Operator<A>, A: Data> Fold for Folded<P, F, O, A> {
+impl<O: Operator<A>, A: Data> Fold for Reduced<O, A> {
     fn state(&self, slots: usize) -> Box<FoldState> {
-        FoldParts::<A>::state(slots)
-    }
-
-    fn run(&self, batch: Batch<'_>, state: &FoldState) -> Result<(), BoxError> {
-        let mut parts = lock(&FoldParts::<A>::of(state).of[batch.slot]);
-        batch.each_leaf(|leaf| {
-            let Ok(part) = self.work.call(&self.params, leaf);
-            parts.push(part);
-        });
-        Ok(())
+        let of = (0..slots).map(|_| Mutex::new(Vec::new())).collect();
+        Box::new(FoldParts::<A> { of, combined: Mutex::new(None) })
     }
 
     fn combine(&self, slot: usize, state: &FoldState) {
-        FoldParts::<A>::of(state).combine(slot, &self.operator);
+        let state = FoldParts::<A>::of(state);
+        let mut combined = lock(&state.combined);
+        for part in lock(&state.of[slot]).drain(..) {
+            let before = combined.take().unwrap_or_else(|| self.operator.identity());
+            *combined = Some(self.operator.combine(before, part));
+        }
     }
 
     fn result(&self, state: &FoldState) -> Made {
-        FoldParts::<A>::of(state).result(&self.operator)
+        let combined = lock(&FoldParts::<A>::of(state).combined).take();
+        Box::new(combined.unwrap_or_else(|| self.operator.identity()))
     }
 
     fn part_bytes(&self) -> u64 {
@@ -122,6 +99,23 @@ impl<P: Send + Sync, F: TaskFn<Scoped, P, A>, O: Operator<A>, A: Data> Fold for 
 
     fn scalar(&self) -> u32 {
         self.scalar
+    }
+}
+
+/// A closure that makes a part of each leaf.
+pub(super) struct OfLeaves<P, F, A> {
+    pub(super) params: P,
+    pub(super) work: F,
+    pub(super) value: PhantomData<fn() -> A>,
+}
+
+impl<P: Send + Sync, F: TaskFn<Scoped, P, A>, A: Data> MakeParts for OfLeaves<P, F, A> {
+    fn make(&self, batch: Batch<'_>, state: &FoldState) {
+        let mut parts = lock(&FoldParts::<A>::of(state).of[batch.slot]);
+        batch.each_leaf(|leaf| {
+            let Ok(part) = self.work.call(&self.params, leaf);
+            parts.push(part);
+        });
     }
 }
 

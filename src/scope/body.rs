@@ -16,7 +16,8 @@ pub(super) enum Body {
     Task(Box<dyn Task>),
     /// A kernel of each batch.
     Kernel(Box<dyn Kernel>),
-    Fold(Box<dyn Fold>),
+    /// A reduction, and what makes its parts.
+    Fold(Box<dyn Fold>, Parting),
     /// A transfer, and whether its tiles go one after the other.
     Transfer(Box<dyn Transfer>, bool),
 }
@@ -25,11 +26,26 @@ impl Body {
     /// Returns the kernel of an operation that has one.
     pub(super) fn kernel(&self) -> Option<&dyn Kernel> {
         match self {
-            Self::Kernel(kernel) => Some(&**kernel),
-            Self::Fold(fold) => fold.kernel(),
-            Self::Task(_) | Self::Transfer(..) => None,
+            Self::Kernel(kernel) | Self::Fold(_, Parting::Kernel(kernel)) => Some(&**kernel),
+            Self::Fold(_, Parting::Closure(_)) | Self::Task(_) | Self::Transfer(..) => None,
         }
     }
+
+    /// Returns whether it is a closure on tiles of the host, which is over when it returns.
+    pub(super) fn is_closure(&self) -> bool {
+        matches!(self, Self::Task(_) | Self::Fold(_, Parting::Closure(_)))
+    }
+}
+
+/// What makes the parts of a reduction.
+pub(super) enum Parting {
+    Closure(Box<dyn MakeParts>),
+    Kernel(Box<dyn Kernel>),
+}
+
+pub(super) trait MakeParts: Send + Sync {
+    /// Makes the parts of a batch.
+    fn make(&self, batch: Batch<'_>, state: &FoldState);
 }
 
 pub(super) trait Task: Send + Sync {
@@ -59,12 +75,6 @@ pub(super) trait Kernel: Send + Sync {
 /// A reduction. Its state has the parts of the batches in flight, and all parts before, combined.
 pub(super) trait Fold: Send + Sync {
     fn state(&self, slots: usize) -> Box<FoldState>;
-    /// Returns the kernel that makes its parts, if one does.
-    fn kernel(&self) -> Option<&dyn Kernel> {
-        None
-    }
-    /// Makes the parts of a batch, of tiles of the host.
-    fn run(&self, batch: Batch<'_>, state: &FoldState) -> Result<(), BoxError>;
     /// Combines the parts of a batch with those before. Batches come in order.
     fn combine(&self, slot: usize, state: &FoldState);
     /// Returns what all parts give.

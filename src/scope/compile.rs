@@ -200,10 +200,10 @@ fn lay(draft: &Draft, roots: &Roots, op: &OpDraft, tile_of: &dyn Fn(u32) -> Vec<
     let store_of = |used: &Use| if let Used::Store(store) = used.of { Some(roots.of(store)) } else { None };
     let is_driver = |used: &Use| match op.body {
         Body::Task(_) | Body::Kernel(_) => used.mode != Mode::Read,
-        Body::Fold(_) | Body::Transfer(..) => used.shape.is_own(),
+        Body::Fold(..) | Body::Transfer(..) => used.shape.is_own(),
     };
     let driver = op.uses.iter().position(|used| store_of(used).is_some() && is_driver(used));
-    if driver.is_none() && matches!(op.body, Body::Fold(_)) {
+    if driver.is_none() && matches!(op.body, Body::Fold(..)) {
         return Err(fault("is a reduction and reads no store tile by tile: read `&store` first".into()));
     }
     let driving = driver.and_then(|at| store_of(&op.uses[at]));
@@ -232,7 +232,7 @@ fn lay(draft: &Draft, roots: &Roots, op: &OpDraft, tile_of: &dyn Fn(u32) -> Vec<
         uses.push(LaidUse { store, scalar, mode: used.mode.clone(), shape: used.shape.clone(), tile, part, copies_from: None });
     }
     add_copies(draft, roots, op, &mut uses);
-    if let (Body::Fold(_), Some(store)) = (&op.body, driving) {
+    if let (Body::Fold(..), Some(store)) = (&op.body, driving) {
         cuts_no_leaf(draft, store, &tile).map_err(fault)?;
     }
     let leaf_rows = driving.map_or(1, |store| leaf_rows(draft, draft.stores[store as usize].extents[0]));

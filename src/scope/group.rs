@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::AXES_MAX;
 use super::batch::{Batch, Step};
-use super::body::{Body, FoldState};
+use super::body::{Body, FoldState, Parting};
 #[cfg(debug_assertions)]
 use super::claims::Claims;
 use super::device_memory::DeviceMemory;
@@ -172,7 +172,7 @@ impl GroupRun {
         let memory = Block::new(group.host.bytes, ALIGN)?;
         let free = Mutex::new((0..group.in_flight as usize).rev().collect());
         let fold = |op: &GroupOp| match &program[op.number].body {
-            Body::Fold(fold) => Some(fold.state(group.in_flight as usize)),
+            Body::Fold(fold, _) => Some(fold.state(group.in_flight as usize)),
             _ => None,
         };
         let folds = group.ops.iter().map(fold).collect();
@@ -312,8 +312,8 @@ impl Step {
         let _claimed = batch.claim();
         match &run.program[run.group.ops[op].number].body {
             Body::Task(task) => task.run(batch)?,
-            Body::Fold(fold) => fold.run(batch, run.fold_state(op))?,
-            Body::Kernel(_) | Body::Transfer(..) => unreachable!("they are other nodes"),
+            Body::Fold(_, Parting::Closure(parts)) => parts.make(batch, run.fold_state(op)),
+            Body::Fold(_, Parting::Kernel(_)) | Body::Kernel(_) | Body::Transfer(..) => unreachable!("they are other nodes"),
         }
         batch.publish_all();
         failing.pass();
@@ -326,7 +326,7 @@ impl Step {
         let last = self.rounds().filter_map(|round| self.batch(op, round)).next_back();
         let Some(batch) = last.filter(|_| !run.has_failed()) else { return };
         let failing = run.failing(self.number, op, batch.number());
-        if let Body::Fold(fold) = &run.program[run.group.ops[op].number].body {
+        if let Body::Fold(fold, _) = &run.program[run.group.ops[op].number].body {
             fold.combine(batch.slot, run.fold_state(op));
             if batch.is_last() {
                 batch.set_scalar(fold.scalar(), fold.result(run.fold_state(op)));

@@ -4,12 +4,10 @@ use std::marker::PhantomData;
 
 use super::batch::Batch;
 use super::bodies::FoldParts;
-use super::body::{Fold, FoldState, Kernel, Landing};
+use super::body::{FoldState, Kernel, Landing};
 use super::place::Queued;
-use super::scalar::Operator;
 use crate::device::{DeviceStream, Element, HostBuffer};
 use crate::error::BoxError;
-use crate::graph::Made;
 use crate::value::args::KernelFn;
 
 /// What the closures of kernels return.
@@ -51,20 +49,17 @@ impl<T: Element, const N: usize> Kernel for Downloaded<T, N> {
     }
 }
 
-/// A kernel whose values are combined.
-pub(super) struct FoldedByKernel<P, F, O, A> {
+/// A closure whose kernels make a part of each leaf.
+pub(super) struct LaunchedOnLeaves<P, F, A> {
     pub(super) params: P,
     pub(super) work: F,
-    pub(super) operator: O,
-    pub(super) scalar: u32,
     pub(super) value: PhantomData<fn() -> A>,
 }
 
-impl<P, F, O, A> Kernel for FoldedByKernel<P, F, O, A>
+impl<P, F, A> Kernel for LaunchedOnLeaves<P, F, A>
 where
     P: Send + Sync,
     F: KernelFn<Queued, DeviceStream, P, Enqueued>,
-    O: Operator<A>,
     A: Element,
 {
     fn enqueue(&self, s: &mut DeviceStream, batch: Batch<'_>) -> Result<Option<Landing>, BoxError> {
@@ -80,42 +75,6 @@ where
 
     fn land(&self, landing: &Landing, batch: Batch<'_>, state: Option<&FoldState>) {
         let parts: &HostBuffer<A> = landing.downcast_ref().expect("it is what was enqueued");
-        FoldParts::<A>::of(state.expect("a reduction has a state")).put(batch.slot, parts);
-    }
-}
-
-impl<P, F, O, A> Fold for FoldedByKernel<P, F, O, A>
-where
-    P: Send + Sync,
-    F: KernelFn<Queued, DeviceStream, P, Enqueued>,
-    O: Operator<A>,
-    A: Element,
-{
-    fn state(&self, slots: usize) -> Box<FoldState> {
-        FoldParts::<A>::state(slots)
-    }
-
-    fn kernel(&self) -> Option<&dyn Kernel> {
-        Some(self)
-    }
-
-    fn run(&self, _: Batch<'_>, _: &FoldState) -> Result<(), BoxError> {
-        unreachable!("a kernel makes the parts")
-    }
-
-    fn combine(&self, slot: usize, state: &FoldState) {
-        FoldParts::<A>::of(state).combine(slot, &self.operator);
-    }
-
-    fn result(&self, state: &FoldState) -> Made {
-        FoldParts::<A>::of(state).result(&self.operator)
-    }
-
-    fn part_bytes(&self) -> u64 {
-        size_of::<A>() as u64
-    }
-
-    fn scalar(&self) -> u32 {
-        self.scalar
+        FoldParts::put(state.expect("a reduction has a state"), batch.slot, parts);
     }
 }

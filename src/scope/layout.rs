@@ -1,6 +1,6 @@
 //! Where the stores of a group are while it runs, and in how many bytes.
 
-use super::body::Body;
+use super::body::{Body, Parting};
 use super::compile::{Compiled, LaidUse};
 use super::draft::Mode;
 use super::group::{Access, Group, GroupOp, Region};
@@ -71,36 +71,23 @@ impl Compiled<'_> {
     /// Returns whether no batch needs another, but those of its own round: then a step may have any memory of
     /// tiles, and several rounds one after the other.
     fn is_apart(&self, group: &TileGroup, ops: &[usize]) -> bool {
-        let places: Vec<Place> = group.places().copied().collect();
-        let of_batches = |at: &usize| matches!(places[*at], Place::Batches { .. });
-        let batches: Vec<usize> = (0..ops.len()).filter(of_batches).map(|at| ops[at]).collect();
+        let places = || group.places().zip(ops);
+        let of_batches = |(place, &op): (&Place, &usize)| matches!(place, Place::Batches { .. }).then_some(op);
+        let batches: Vec<usize> = places().filter_map(of_batches).collect();
         let Some(&first) = batches.first().filter(|_| batches.len() <= APART_MAX) else { return false };
-        let launch = &self.laid[first].launch;
-        let is_alone = |&op: &usize| {
-            let is_on_host = match &self.draft.ops[op].body {
-                Body::Task(_) => true,
-                Body::Fold(fold) => fold.kernel().is_none(),
-                Body::Kernel(_) | Body::Transfer(..) => false,
-            };
-            let before = batches.iter().take_while(|&&before| before < op);
+        let is_alone = |(at, &op): (usize, &usize)| {
             let needs = |&before: &usize| conflicts(&self.outline, before, op).any(|(_, met)| met.lag > 0 || met.reach > 0);
-            is_on_host && self.laid[op].launch == *launch && !before.into_iter().any(needs)
+            let is_alike = self.laid[op].launch == self.laid[first].launch;
+            is_alike && self.draft.ops[op].body.is_closure() && !batches[..at].iter().any(needs)
         };
-        // Operations that are done once come behind them, and read values that were combined.
-        let comes_behind = |place: &&Place| matches!(place, Place::Once { .. });
-        let is_sorted = places.iter().skip_while(|place| !comes_behind(place)).all(|place| comes_behind(&place));
-        let fits = |(at, place): (usize, &Place)| match place {
-            Place::Batches { skew } => *skew == 0,
-            Place::Before => true,
-            Place::Once { .. } => self.laid[ops[at]].uses.iter().all(|used| used.store.is_none()),
-            Place::All => false,
+        // Operations that are done once come behind the batches, and read only values that were made once.
+        let mut behind = places().skip_while(|(place, _)| !matches!(place, Place::Once { .. }));
+        let is_of_scalars = |(place, &op): (&Place, &usize)| {
+            matches!(place, Place::Once { .. }) && self.laid[op].uses.iter().all(|used| used.store.is_none())
         };
-        let in_one = |window: &Window| window.tiles.is_none_or(|tiles| tiles == 1);
-        launch.iter().product::<u64>() > 1
-            && is_sorted
-            && group.windows().iter().all(in_one)
-            && places.iter().enumerate().all(fits)
-            && batches.iter().all(is_alone)
+        behind.all(is_of_scalars)
+            && group.places().all(|place| !matches!(place, Place::All))
+            && batches.iter().enumerate().all(is_alone)
     }
 
     /// Returns how many batches of each operation a step has, where none needs another: several if they are
@@ -216,8 +203,7 @@ impl Compiled<'_> {
 
     /// Returns the bytes of the parts that a kernel makes of a tile for a reduction.
     fn parts_bytes(&self, number: usize) -> Option<u64> {
-        let Body::Fold(fold) = &self.draft.ops[number].body else { return None };
-        fold.kernel()?;
+        let Body::Fold(fold, Parting::Kernel(_)) = &self.draft.ops[number].body else { return None };
         Some(self.laid[number].parts_max() * fold.part_bytes())
     }
 }

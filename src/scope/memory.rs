@@ -12,6 +12,7 @@
 //! of its own. Elements that are no slice are gathered.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::convert::Infallible;
 use std::ptr::NonNull;
 
 use super::AXES_MAX;
@@ -234,24 +235,32 @@ impl Storage {
     /// Calls `each` for all pieces of these elements that follow each other: where a piece is, where it goes
     /// in a slice of them all, and its length; in bytes.
     pub(super) fn pieces(&self, ranges: &[Range], mut each: impl FnMut(u64, u64, u64)) {
+        let Ok(()) = self.try_pieces(ranges, |from, to, bytes| {
+            each(from, to, bytes);
+            Ok::<(), Infallible>(())
+        });
+    }
+
+    /// Does so until the first error of `each`, which it returns.
+    pub(super) fn try_pieces<E>(&self, ranges: &[Range], mut each: impl FnMut(u64, u64, u64) -> Result<(), E>) -> Result<(), E> {
         let last = ranges.len() - 1;
         let (mut at, mut done) = ([(0, 1); AXES_MAX], 0);
         let at = &mut at[..=last];
         at.copy_from_slice(ranges);
         if len(ranges) == 0 {
-            return;
+            return Ok(());
         }
         loop {
             at[last].0 = ranges[last].0;
             while at[last].0 < ranges[last].1 {
                 let (from, run) = self.position(at);
                 let count = run.min(ranges[last].1 - at[last].0);
-                each(from, done, count * self.element_bytes);
+                each(from, done, count * self.element_bytes)?;
                 done += count * self.element_bytes;
                 at[last].0 += count;
             }
             // The next row: the last of the other axes that has one.
-            let Some(axis) = (0..last).rev().find(|&axis| at[axis].0 + 1 < ranges[axis].1) else { return };
+            let Some(axis) = (0..last).rev().find(|&axis| at[axis].0 + 1 < ranges[axis].1) else { return Ok(()) };
             at[axis].0 += 1;
             (axis + 1..last).for_each(|axis| at[axis].0 = ranges[axis].0);
         }

@@ -3,9 +3,10 @@
 use std::marker::PhantomData;
 
 use super::args::{Append, PartsOf, Target};
-use super::body::Body;
+use super::bodies::Reduced;
+use super::body::{Body, Parting};
 use super::draft::{Mode, Use, Used};
-use super::kernels::{Downloaded, FoldedByKernel, Launched};
+use super::kernels::{Downloaded, Launched, LaunchedOnLeaves};
 use super::place::Queued;
 use super::scalar::{Operator, Scalar};
 use super::scope::Scope;
@@ -143,8 +144,9 @@ impl Scope {
         let mut uses = self.draft.begin(&name);
         let params = reads.bind(&mut uses).append(PartsOf::new());
         uses.add(Use { of: Used::Scalar(scalar.index), mode: Mode::Reduce(operator.name()), shape: Shape::own(1) });
-        let fold = FoldedByKernel { params, work, operator, scalar: scalar.index, value: PhantomData };
-        uses.end(Body::Fold(Box::new(fold)));
+        let fold = Reduced { operator, scalar: scalar.index, value: PhantomData };
+        let parting = LaunchedOnLeaves::<_, _, A> { params, work, value: PhantomData };
+        uses.end(Body::Fold(Box::new(fold), Parting::Kernel(Box::new(parting))));
         scalar
     }
 

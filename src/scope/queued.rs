@@ -46,41 +46,49 @@ impl Step {
         #[cfg(debug_assertions)]
         let _claimed = batch.claim();
         let body = &run.program[run.group.ops[op].number].body;
-        let state = matches!(body, Body::Fold(_)).then(|| run.fold_state(op));
+        let state = matches!(body, Body::Fold(..)).then(|| run.fold_state(op));
         body.kernel().expect("it is a kernel").land(landing, batch, state);
         batch.publish_all();
         failing.pass();
     }
 }
 
-/// Elements on the device: the memory that has them, and the byte where they begin.
-type Found<'r> = (&'r DeviceMemory, u64);
+/// A place on the device: the memory, and the byte in it.
+#[derive(Clone, Copy)]
+struct At<'r> {
+    memory: &'r DeviceMemory,
+    byte: u64,
+}
+
+impl At<'_> {
+    /// Returns the place so many bytes further.
+    fn plus(self, bytes: u64) -> Self {
+        Self { byte: self.byte + bytes, ..self }
+    }
+}
 
 impl GroupRun {
     /// Returns where a storage begins.
-    fn device_base(&self, storage: &Storage) -> Found<'_> {
+    fn device_base(&self, storage: &Storage) -> At<'_> {
         debug_assert_eq!(storage.apart, 0, "groups whose steps have any memory have no kernels");
         let memory = match (storage.at, &self.wholes[storage.store as usize]) {
             (Some(_), _) => self.device.get(),
             (None, Some(Own::Device(memory))) => memory.get(),
             (None, _) => None,
         };
-        (memory.expect("it is made before the first step"), storage.at.unwrap_or(0))
+        At { memory: memory.expect("it is made before the first step"), byte: storage.at.unwrap_or(0) }
     }
 
-    fn device_gathered(&self, own: u64, slot: usize) -> Found<'_> {
+    fn device_gathered(&self, own: u64, slot: usize) -> At<'_> {
         let memory = self.device.get().expect("it is made before the first step");
-        (memory, self.group.device.gathered(own, slot))
+        At { memory, byte: self.group.device.gathered(own, slot) }
     }
 
     /// Returns where the elements of an access are for a kernel.
-    fn device_find(&self, access: &Access, ranges: &[Range], slot: usize) -> Found<'_> {
+    fn device_find(&self, access: &Access, ranges: &[Range], slot: usize) -> At<'_> {
         let storage = &self.group.storages[access.storage as usize];
         match storage.slice(ranges) {
-            Some(at) => {
-                let (memory, base) = self.device_base(storage);
-                (memory, base + at)
-            }
+            Some(byte) => self.device_base(storage).plus(byte),
             None => self.device_gathered(access.gathered.expect("what is not always a slice is gathered"), slot),
         }
     }
@@ -110,15 +118,11 @@ impl<'a> Batch<'a> {
             if storage.slice(ranges).is_some() || (access.is_written && !access.is_updated) {
                 return Ok(());
             }
-            let (base, to) = (run.device_base(storage), run.device_find(access, ranges, self.slot));
-            let mut copied = Ok(());
-            storage.pieces(ranges, |from, at, bytes| {
-                if copied.is_ok() {
-                    // SAFETY: both lie in memory that this batch may use, and do not overlap.
-                    copied = unsafe { copy(s, (base.0, base.1 + from), (to.0, to.1 + at), bytes) };
-                }
-            });
-            copied
+            let (base, gathered) = (run.device_base(storage), run.device_find(access, ranges, self.slot));
+            storage.try_pieces(ranges, |from, to, bytes| {
+                // SAFETY: both lie in memory that this batch may use, and do not overlap.
+                unsafe { copy(s, base.plus(from), gathered.plus(to), bytes) }
+            })
         })?;
         self.each_on_device(|at, access, storage, ranges| {
             let Some(from) = access.copies_from else { return Ok(()) };
@@ -135,34 +139,30 @@ impl<'a> Batch<'a> {
             if !access.is_written {
                 return Ok(());
             }
-            let (base, written) = (run.device_base(storage), run.device_find(access, ranges, self.slot));
-            let mut copied = Ok(());
+            let base = run.device_base(storage);
             if storage.slice(ranges).is_some() {
-                for (from, to, bytes) in storage.copies(ranges).into_iter().flatten() {
+                return storage.copies(ranges).into_iter().flatten().try_for_each(|(from, to, bytes)| {
                     // SAFETY: both lie in the storage, and do not overlap. The copy belongs to the tile that
                     // this batch writes.
-                    unsafe { copy(s, (base.0, base.1 + from), (base.0, base.1 + to), bytes) }?;
-                }
-                return Ok(());
+                    unsafe { copy(s, base.plus(from), base.plus(to), bytes) }
+                });
             }
-            storage.pieces(ranges, |to, at, bytes| {
-                if copied.is_ok() {
-                    // SAFETY: both lie in memory that this batch may use, and do not overlap.
-                    copied = unsafe { copy(s, (written.0, written.1 + at), (base.0, base.1 + to), bytes) };
-                }
-            });
-            copied
+            let written = run.device_find(access, ranges, self.slot);
+            storage.try_pieces(ranges, |to, from, bytes| {
+                // SAFETY: both lie in memory that this batch may use, and do not overlap.
+                unsafe { copy(s, written.plus(from), base.plus(to), bytes) }
+            })
         })
     }
 
-    fn device_found(&self, at: u32) -> Found<'a> {
+    fn device_found(&self, at: u32) -> At<'a> {
         let access = self.access(at);
         self.run().device_find(access, &self.ranges::<AXES_MAX>(at)[..access.extents.len()], self.slot)
     }
 
     /// Returns the tile on the device of a use that reads.
     pub(super) fn device_tile<T: Element, const N: usize>(&self, at: u32) -> DeviceTile<'a, T, N> {
-        let ((memory, byte), place) = (self.device_found(at), self.place::<N>(at));
+        let (At { memory, byte }, place) = (self.device_found(at), self.place::<N>(at));
         // SAFETY: the use is of a store of `T`, and the memory has its elements. No batch that writes one of
         // them runs before this one has ended.
         DeviceTile::new(unsafe { memory.read(byte, place.len()) }, place)
@@ -170,7 +170,7 @@ impl<'a> Batch<'a> {
 
     /// Returns the tile on the device of the use that writes. It is called once for each batch.
     pub(super) fn device_target<T: Element, const N: usize>(&self, at: u32) -> DeviceTileMut<'a, T, N> {
-        let ((memory, byte), place) = (self.device_found(at), self.place::<N>(at));
+        let (At { memory, byte }, place) = (self.device_found(at), self.place::<N>(at));
         // SAFETY: the use is of a store of `T`, and the memory has its elements. No other batch that uses one
         // of them runs before this one has ended; and this one uses the store only here.
         DeviceTileMut::new(unsafe { memory.write(byte, place.len()) }, place)
@@ -180,7 +180,7 @@ impl<'a> Batch<'a> {
     pub(super) fn parts<A: Element>(&self) -> Parts<'a, A> {
         let (rows, parts) = self.leaves();
         let own = self.parts_at().expect("a reduction by a kernel has room for its parts");
-        let (memory, byte) = self.run().device_gathered(own, self.slot);
+        let At { memory, byte } = self.run().device_gathered(own, self.slot);
         // SAFETY: the room is for values of `A`, as many as there are leaves. Only this batch uses it.
         Parts::new(unsafe { memory.write(byte, parts as usize) }, rows as usize)
     }
@@ -191,10 +191,10 @@ impl<'a> Batch<'a> {
 /// # Safety
 /// The memories have so many bytes there, which do not overlap. No other batch that may run before this one
 /// has ended writes the first ones, or uses the others.
-unsafe fn copy(s: &mut DeviceStream, from: Found<'_>, to: Found<'_>, bytes: u64) -> Result<(), BoxError> {
+unsafe fn copy(s: &mut DeviceStream, from: At<'_>, to: At<'_>, bytes: u64) -> Result<(), BoxError> {
     // SAFETY: the caller promises it.
-    let from = unsafe { from.0.read::<u8>(from.1, bytes as usize) };
+    let from = unsafe { from.memory.read::<u8>(from.byte, bytes as usize) };
     // SAFETY: the caller promises it.
-    let mut to = unsafe { to.0.write::<u8>(to.1, bytes as usize) };
+    let mut to = unsafe { to.memory.write::<u8>(to.byte, bytes as usize) };
     Ok(s.copy(&from, &mut to)?)
 }

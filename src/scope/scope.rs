@@ -4,8 +4,8 @@ use std::future::Future;
 use std::marker::PhantomData;
 
 use super::args::{Append, Target};
-use super::bodies::{Folded, Loaded, Once, Saved, Tasked};
-use super::body::Body;
+use super::bodies::{Loaded, OfLeaves, Once, Reduced, Saved, Tasked};
+use super::body::{Body, Parting};
 use super::draft::{Draft, Mode, Use, Used};
 use super::memory::{ALIGN, BYTES_MAX};
 use super::place::Scoped;
@@ -194,7 +194,9 @@ impl Scope {
         let mut uses = self.draft.begin(&name);
         let params = reads.bind(&mut uses);
         uses.add(Use { of: Used::Scalar(scalar.index), mode: Mode::Reduce(operator.name()), shape: Shape::own(1) });
-        uses.end(Body::Fold(Box::new(Folded { params, work, operator, scalar: scalar.index, value: PhantomData })));
+        let fold = Reduced { operator, scalar: scalar.index, value: PhantomData };
+        let parting = OfLeaves::<_, _, A> { params, work, value: PhantomData };
+        uses.end(Body::Fold(Box::new(fold), Parting::Closure(Box::new(parting))));
         scalar
     }
 

@@ -113,7 +113,7 @@ impl Chain<'_> {
             let node = if own.len() > 1 { self.several(&mut links, own) } else { self.op(&mut links, op) };
             for &op in own {
                 links.nodes[op] = Some(node);
-                folds.extend(matches!(self.draft(op).body, Body::Fold(_)).then_some(op));
+                folds.extend(matches!(self.draft(op).body, Body::Fold(..)).then_some(op));
             }
             ops = rest;
         }
@@ -132,11 +132,7 @@ impl Chain<'_> {
             // They have memory of tiles for as long as the node runs.
             return ops.iter().take_while(|&&op| self.group.ops[op].batches > 1).count().max(1);
         }
-        let is_plain = |&op: &usize| match &self.draft(op).body {
-            Body::Task(_) => true,
-            Body::Fold(fold) => fold.kernel().is_none(),
-            Body::Kernel(_) | Body::Transfer(..) => false,
-        };
+        let is_plain = |&op: &usize| self.draft(op).body.is_closure();
         let follows = |op: &usize| is_plain(op) && self.waits[*op].is_empty() && !self.reads_scalar(*op);
         if !is_plain(&ops[0]) { 1 } else { 1 + ops[1..].iter().take_while(|op| follows(op)).count() }
     }
