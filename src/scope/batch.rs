@@ -86,6 +86,16 @@ impl Step {
     }
 }
 
+/// The bytes of elements that a closure has not written, in debug builds.
+const POISON: u8 = 0xA5;
+
+/// Lets elements that a closure forgets to write be found.
+fn poison<T: Element>(elements: &mut [T]) {
+    let bytes = elements.as_mut_ptr().cast::<u8>();
+    // SAFETY: these are the bytes of the elements, and any bytes are elements.
+    unsafe { bytes.write_bytes(POISON, size_of_val(elements)) }
+}
+
 impl<'a> Batch<'a> {
     /// Calls `each` with the leaves of a reduction: batches of some rows each. They are the same for tiles of
     /// any size. The tiles are found once.
@@ -197,8 +207,10 @@ impl<'a> Batch<'a> {
         // SAFETY: the use is of a store of `T`, and the memory has the elements of these ranges. No other
         // batch that uses one of them runs before this one has ended; and this one uses the store only here.
         let elements = unsafe { std::slice::from_raw_parts_mut(memory.cast::<T>(), len(&ranges) as usize) };
-        if let Some(from) = access.copies_from {
-            elements.copy_from_slice(self.tile::<T, N>(from).as_slice());
+        match access.copies_from {
+            Some(from) => elements.copy_from_slice(self.tile::<T, N>(from).as_slice()),
+            None if cfg!(debug_assertions) && !access.is_updated => poison(elements),
+            None => {}
         }
         TileMut::new(elements, self.place_of(ranges))
     }

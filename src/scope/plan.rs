@@ -141,7 +141,8 @@ impl fmt::Display for ScopePlan {
             writeln!(f, "device       {} of these bytes: {}", bytes_text(self.device_bytes), self.on_device.join(", "))?;
         }
         if !self.unread.is_empty() {
-            writeln!(f, "unread       {}: nothing reads, saves or keeps it", self.unread.join(", "))?;
+            let them = if self.unread.len() == 1 { "it" } else { "them" };
+            writeln!(f, "unread       {}: nothing reads, saves or keeps {them}", self.unread.join(", "))?;
         }
         self.streamed.fmt(f)
     }

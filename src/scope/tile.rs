@@ -23,7 +23,8 @@ pub struct Tile<'a, T, const N: usize> {
 }
 
 /// A tile that a batch writes. As [`Tile`], it is indexed by the coordinates of the store. What it holds
-/// before it is written is not defined, unless the operation updates it.
+/// before it is written is not defined, unless the operation updates it: in debug builds all bytes are
+/// `0xA5`, in release builds they are 0 or those of another batch.
 pub struct TileMut<'a, T, const N: usize> {
     elements: &'a mut [T],
     place: TilePlace<N>,

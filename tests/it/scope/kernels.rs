@@ -4,10 +4,10 @@
 use std::sync::LazyLock;
 
 use anabranch::device::{BufferSlice, In, Kernel, Launch, Out};
-use anabranch::scope::{DeviceStore, DeviceTile, DeviceTileMut, Parts, Scalar, Scope, Sum, TilePlace, View};
+use anabranch::scope::{DeviceStore, DeviceTile, DeviceTileMut, Parts, Scalar, Scope, Sum, TilePlace};
 use anabranch::{BoxError, DeviceStream};
 
-use super::program::{Reach, as_float, filled, linear, mix, points, reached, updated};
+use super::program::{Reach, as_float, filled, linear, mix, points, reached, updated, view};
 
 /// Two inputs, the output, what to do, and their lengths.
 type Elements = Kernel<(In<u64>, In<u64>, Out<u64>, In<u64>, u32, u32, u32, u32)>;
@@ -177,16 +177,6 @@ pub(super) fn update<const N: usize>(
     s.update_kernel("device update", (), from, move |s: &mut DeviceStream, mut to: DeviceTileMut<u64, N>| {
         launch(s, What::Update(seed), shape, &[], &mut to)
     })
-}
-
-fn view<const N: usize>(store: &DeviceStore<u64, N>, reach: Reach<N>) -> View<u64, N, anabranch::scope::OnDevice> {
-    match reach {
-        Reach::Own => store.halo([0; N], [0; N]),
-        Reach::Halo(before, behind) => store.halo(before, behind),
-        Reach::Shifted(by) => store.shifted(by),
-        Reach::Transposed => store.transposed(),
-        Reach::Whole => store.whole(),
-    }
 }
 
 pub(super) fn map<const N: usize>(

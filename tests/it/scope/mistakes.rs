@@ -289,3 +289,38 @@ fn stores_without_elements_are_aligned_and_are_on_devices_too() {
         assert_eq!(*outputs.take::<f64>("sum").unwrap(), 0.0);
     }
 }
+
+#[cfg(debug_assertions)]
+#[test]
+fn elements_that_a_closure_forgets_to_write_are_seen() {
+    let mut g = Graph::new();
+    let kept = g.scope("s", Streaming::strict().over_decompose_factor(4).workers(1), |s| {
+        let a = s.store("a", [64]);
+        s.write("half", (), &a, |mut a: TileMut<u32, 1>| a.range(0).step_by(2).for_each(|at| a[[at]] = 1));
+        let b = s.update("nothing", (), &a, |_: TileMut<u32, 1>| ());
+        s.keep(&b)
+    });
+    g.output("kept", &kept);
+    let mut outputs = futures::executor::block_on(Executor::inline().run(&g.compile().unwrap(), inputs! {})).unwrap();
+    let kept = outputs.take::<Array<u32, 1>>("kept").unwrap();
+    let wanted = |at: usize| if at.is_multiple_of(2) { 1 } else { 0xA5A5_A5A5 };
+    assert!((0..64).all(|at| kept[[at]] == wanted(at)), "{:?}", kept.as_slice());
+}
+
+#[test]
+fn a_plan_names_the_stores_that_are_written_in_vain() {
+    let mut g = Graph::new();
+    let kept = g.scope("s", Streaming::strict(), |s| {
+        let [a, b, c, d] = ["a", "b", "c", "d"].map(|name| s.store::<u8, 1>(name, [64]));
+        for store in [&a, &b, &c, &d] {
+            s.write("fill", (), store, |mut tile: TileMut<u8, 1>| tile.fill(1));
+        }
+        let _ = s.update("inc", (), &b, |mut b: TileMut<u8, 1>| b.fill(2));
+        s.save("save", &c, async |_, tile| Ok(tile));
+        s.keep(&d)
+    });
+    g.output("kept", &kept);
+    let plan = g.compile().unwrap().to_string();
+    assert!(plan.contains("\nscope 's': at most "), "{plan}");
+    assert!(plan.contains("\nunread       a, b: nothing reads, saves or keeps them\n"), "{plan}");
+}

@@ -346,7 +346,7 @@ fn each<const N: usize>(tile: &mut TileMut<u64, N>, value: impl Fn([usize; N], u
     }
 }
 
-fn view<const N: usize>(store: &Store<u64, N>, reach: Reach<N>) -> View<u64, N> {
+pub(super) fn view<const N: usize, M>(store: &Store<u64, N, M>, reach: Reach<N>) -> View<u64, N, M> {
     match reach {
         Reach::Own => store.halo([0; N], [0; N]),
         Reach::Halo(before, behind) => store.halo(before, behind),
