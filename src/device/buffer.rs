@@ -11,6 +11,10 @@ use super::slice::{BufferSlice, Place, Span};
 ///
 /// # Safety
 /// The type has no padding, and any bytes are a value of it.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be an element of a buffer or a store",
+    label = "elements are numbers, or plain types of your own for which you write `unsafe impl Element`"
+)]
 pub unsafe trait Element: Copy + Send + Sync + fmt::Debug + 'static {}
 
 macro_rules! elements {

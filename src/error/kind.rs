@@ -29,7 +29,7 @@ pub(crate) enum Kind {
     #[error("scope '{scope}': {fault}")]
     Scope { scope: Name, fault: String },
     #[error(
-        "scope '{scope}' does not stream as a whole, for {}: with `Streaming::relaxed()` it is cut there", plural(*.reasons)
+        "scope '{scope}' does not stream as a whole, for {}: `Streaming::relaxed()` would cut it", plural(*.reasons)
     )]
     NotStreaming { scope: Name, reasons: usize },
     #[error("two resources are named '{name}': rename one")]
@@ -278,10 +278,10 @@ pub(crate) enum Kind {
     Failed { node: Name, stream: String, device: String },
     #[error("node '{node}' panicked on {stream} of {device}: {message}")]
     Panicked { node: Name, stream: String, device: String, message: String },
-    #[error("operation '{operation}' failed in batch {batch} of {batches}")]
-    BatchFailed { operation: Name, batch: u64, batches: u64 },
-    #[error("operation '{operation}' panicked in batch {batch} of {batches}: {message}")]
-    BatchPanicked { operation: Name, batch: u64, batches: u64, message: String },
+    #[error("operation '{operation}' failed in batch {batch} of {batches}{place}")]
+    BatchFailed { operation: Name, batch: u64, batches: u64, place: String },
+    #[error("operation '{operation}' panicked in batch {batch} of {batches}{place}: {message}")]
+    BatchPanicked { operation: Name, batch: u64, batches: u64, place: String, message: String },
     #[error("node '{node}' did not run, because '{because}', which comes before it, failed")]
     Skipped { node: Name, because: Name },
     #[error(

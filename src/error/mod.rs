@@ -73,11 +73,12 @@ impl Error {
         Self::of_item(kind.clone(), source.clone(), others, Some(item))
     }
 
-    /// Returns the error of a node of a step as one of an operation of a scope, and its batch.
-    pub(crate) fn in_batch(&self, operation: Name, batch: u64, batches: u64) -> Self {
+    /// Returns the error of a node of a step as one of an operation of a scope, and its batch. `place` is the
+    /// end of a sentence.
+    pub(crate) fn in_batch(&self, operation: Name, (batch, batches): (u64, u64), place: String) -> Self {
         let kind = match &*self.0.kind {
-            Kind::Failed { .. } => Kind::BatchFailed { operation, batch, batches },
-            Kind::Panicked { message, .. } => Kind::BatchPanicked { operation, batch, batches, message: message.clone() },
+            Kind::Failed { .. } => Kind::BatchFailed { operation, batch, batches, place },
+            Kind::Panicked { message, .. } => Kind::BatchPanicked { operation, batch, batches, place, message: message.clone() },
             _ => return self.clone(),
         };
         Self::of(Arc::new(kind), self.0.source.clone(), Vec::new())

@@ -72,7 +72,7 @@ pub struct Graph {
 /// The values of a node, and how its body is called.
 #[derive(Clone, Copy)]
 pub(crate) struct NodeWork {
-    /// The first of its values; only a control has more.
+    /// The first of its values; only a control or a job has more.
     pub(crate) value: u32,
     pub(crate) values: u32,
     pub(crate) is_async: bool,
@@ -252,7 +252,11 @@ impl Graph {
 
     /// Returns the path of a node from the outermost graph on: `loop/body/mul`.
     pub(crate) fn full_name(&self, node: NodeId) -> Name {
-        let name = self.shape().name_of(node);
+        self.full_name_of(self.shape().name_of(node))
+    }
+
+    /// Returns the full name of a node that has this one, or will have it.
+    pub(crate) fn full_name_of(&self, name: &Name) -> Name {
         match &self.around {
             None => name.clone(),
             Some(around) => around.place.path(Some(name)),

@@ -89,6 +89,21 @@ impl NewJob<'_> {
     }
 }
 
+impl Graph {
+    /// Returns the cells of values that nothing releases. A node is not released if one of its values leaves
+    /// the graph, and a job may have others beside that one.
+    pub(crate) fn left_behind(&self) -> Vec<(u32, &'static Transfer)> {
+        let outputs = self.shape().outputs();
+        let is_output = |node: NodeId| outputs.iter().any(|&(output, _)| output == node);
+        let jobs = (0..).map(NodeId).zip(&self.works).filter(|(_, work)| work.values > 1 && !work.is_control);
+        let values = jobs.filter(|&(node, _)| is_output(node)).flat_map(|(node, work)| {
+            let others = (0..work.values).filter(move |&value| !outputs.contains(&(node, value)));
+            others.map(|value| &self.values[(work.value + value) as usize])
+        });
+        values.map(|value| (value.offset, value.of.transfer)).collect()
+    }
+}
+
 /// The job of a graph that does not compile.
 struct Never;
 
@@ -120,7 +135,11 @@ impl Body for JobBody {
         let start = || self.job.start(self.reads.iter().map(|&(offset, of)| (of.share)(cells, offset)).collect());
         cells.poll(self.future, start, cx).map_ok(|made| {
             debug_assert_eq!(made.len(), self.outs.len(), "a job makes the values that it declared");
-            made.into_iter().zip(&self.outs).for_each(|(value, (offset, of))| (of.fill)(cells, *offset, value));
+            for (value, &(offset, of)) in made.into_iter().zip(&self.outs) {
+                // In a loop, that of the iteration before may be left behind.
+                (of.clear)(cells, offset);
+                (of.fill)(cells, offset, value);
+            }
         })
     }
 

@@ -89,7 +89,7 @@ impl Graph {
         let work = self.works[maker.index()];
         if work.is_async {
             let others = &mut self.values[work.value as usize..(work.value + work.values) as usize];
-            others.iter_mut().for_each(|other| _ = other.sharer.get_or_insert(Sharer::Async(maker)));
+            others.iter_mut().for_each(|other| _ = other.sharer.get_or_insert(Sharer::Beside(value)));
         }
     }
 
@@ -158,6 +158,11 @@ impl Graph {
         match sharer {
             Sharer::Output(output) => format!("the output '{}'", self.outputs[output as usize].name),
             Sharer::Async(node) => format!("the async node '{}'", self.full_name(node)),
+            Sharer::Beside(value) => {
+                let ValueInfo { maker, sharer, .. } = self.values[value as usize];
+                let sharer = sharer.map_or_else(String::new, |sharer| self.sharer_name(sharer));
+                format!("{sharer} (all values of {} are shared if one is)", self.maker_name(maker))
+            }
             Sharer::Control(node) => format!("the loop or branch '{}'", self.full_name(node)),
         }
     }

@@ -156,6 +156,8 @@ impl Graph {
         cut.take_reads();
         cut.take_controls();
         cut.take_outputs(to);
+        let names = section.shape.ids_by_name();
+        section.details = self.details.iter().filter(|(name, _)| names.contains_key(&**name)).cloned().collect();
         Ok(section)
     }
 }

@@ -33,6 +33,8 @@ pub(crate) enum Sharer {
     Async(NodeId),
     /// A loop or a branch, which may keep it until it ends.
     Control(NodeId),
+    /// It is of the same job as a value that is shared: this one.
+    Beside(u32),
 }
 
 /// A named input: how the value of a run gets into its cell.

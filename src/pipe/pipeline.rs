@@ -431,7 +431,7 @@ impl<I, T> fmt::Display for Pipeline<I, T> {
             let (name, lag) = (&graph.inputs[feed.input as usize].name, feed.lag);
             writeln!(f, "feedback '{name}' is from {lag} item{} before", plural(lag))?;
         }
-        write!(f, "{}", plan.schedule())
+        plan.fmt(f)
     }
 }
 

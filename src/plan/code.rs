@@ -182,7 +182,7 @@ pub(crate) struct Code {
     pub(crate) scopes: Vec<Scope>,
     /// The loops and branches, by step.
     pub(crate) controls: Vec<Control>,
-    /// The cells of those.
+    /// The cells of those, and of values that nothing releases.
     pub(crate) cells: Vec<(u32, &'static Transfer)>,
     /// The steps of async nodes, ascending.
     pub(crate) asyncs: Vec<u32>,

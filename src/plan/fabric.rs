@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::code::{ControlDraft, ControlFlow};
 use super::nest::{Nested, nested};
 use crate::error::Result;
-use crate::graph::{Body, Control, ControlKind, Graph, NodeId};
+use crate::graph::{Body, Control, ControlKind, Graph, NodeId, Transfer};
 use crate::value::Arena;
 
 /// The outermost graph, and behind it the inner ones in the order of
@@ -17,6 +17,7 @@ pub(super) struct Unit {
     pub(super) facts: Vec<Facts>,
     pub(super) bodies: Arena<dyn Body>,
     pub(super) controls: Vec<Arc<ControlDraft>>,
+    pub(super) left_behind: Vec<(u32, &'static Transfer)>,
 }
 
 /// Facts of a node and its value.
@@ -86,7 +87,7 @@ impl Fabric {
                 });
                 controls.push(Arc::new(ControlDraft { node: control.node, flow, carries, cells: cells.collect() }));
             }
-            units.push(Unit { facts: unit.facts(), bodies: unit.bodies.clone(), controls });
+            units.push(Unit { facts: unit.facts(), bodies: unit.bodies.clone(), controls, left_behind: unit.left_behind() });
         }
         Ok(Self(units))
     }

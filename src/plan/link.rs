@@ -87,10 +87,11 @@ impl Link<'_> {
         Ok(())
     }
 
-    /// Adds what the controls of all graphs do, by step.
+    /// Adds what the controls of all graphs do, by step, and the cells that the end of a run clears.
     fn add_controls(&mut self) {
         let first_nodes = std::iter::once(0).chain(self.code.scopes.iter().map(|scope| scope.first_node));
         for (unit, first) in self.fabric.units().zip(first_nodes) {
+            self.code.cells.extend(unit.left_behind.iter().copied());
             for draft in &unit.controls {
                 let node = NodeId(first + draft.node.0);
                 let step = self.code.step_of[node.index()];

@@ -280,7 +280,8 @@ fn dropped(graph: &Graph) -> Vec<(u32, &'static Transfer)> {
     };
     // A value that needs no drop is just overwritten.
     let stays = |value: &&ValueInfo| stays(value) && (value.of.transfer.needs_drop || value.sharer.is_some());
-    graph.values.iter().filter(stays).map(|value| (value.offset, value.of.transfer)).collect()
+    let staying = graph.values.iter().filter(stays).map(|value| (value.offset, value.of.transfer));
+    staying.chain(graph.left_behind()).collect()
 }
 
 /// Returns the inputs that are results.

@@ -176,6 +176,12 @@ impl<'a> Batch<'a> {
         TilePlace { batch: self.number, start, shape }
     }
 
+    /// Returns the shape of the store of a use.
+    fn store_shape<const N: usize>(&self, at: u32) -> [usize; N] {
+        let extents = &self.access(at).extents;
+        std::array::from_fn(|axis| extents[axis] as usize)
+    }
+
     /// Returns the elements of a use that reads, and where they are.
     #[inline]
     fn find<const N: usize>(&self, at: u32) -> (*const u8, [Range; N]) {
@@ -197,7 +203,7 @@ impl<'a> Batch<'a> {
         // SAFETY: the use is of a store of `T`, and the memory has the elements of these ranges. No batch
         // that writes one of them runs before this one has ended.
         let elements = unsafe { std::slice::from_raw_parts(memory.cast::<T>(), len(&ranges) as usize) };
-        Tile::new(elements, self.place_of(ranges))
+        Tile::new(elements, self.place_of(ranges), self.store_shape(at))
     }
 
     /// Returns the tile of the use that writes. It is called once for each batch.
@@ -212,7 +218,7 @@ impl<'a> Batch<'a> {
             None if cfg!(debug_assertions) && !access.is_updated => poison(elements),
             None => {}
         }
-        TileMut::new(elements, self.place_of(ranges))
+        TileMut::new(elements, self.place_of(ranges), self.store_shape(at))
     }
 
     /// Reads the tile of a use at once.

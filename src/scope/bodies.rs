@@ -103,13 +103,13 @@ impl<O: Operator<A>, A: Data> Fold for Reduced<O, A> {
 }
 
 /// A closure that makes a part of each leaf.
-pub(super) struct OfLeaves<P, F, A> {
+pub(super) struct PartsByClosure<P, F, A> {
     pub(super) params: P,
     pub(super) work: F,
     pub(super) value: PhantomData<fn() -> A>,
 }
 
-impl<P: Send + Sync, F: TaskFn<Scoped, P, A>, A: Data> MakeParts for OfLeaves<P, F, A> {
+impl<P: Send + Sync, F: TaskFn<Scoped, P, A>, A: Data> MakeParts for PartsByClosure<P, F, A> {
     fn make(&self, batch: Batch<'_>, state: &FoldState) {
         let mut parts = lock(&FoldParts::<A>::of(state).of[batch.slot]);
         batch.each_leaf(|leaf| {

@@ -17,7 +17,7 @@ pub(super) enum Body {
     /// A kernel of each batch.
     Kernel(Box<dyn Kernel>),
     /// A reduction, and what makes its parts.
-    Fold(Box<dyn Fold>, Parting),
+    Fold(Box<dyn Fold>, PartMaker),
     /// A transfer, and whether its tiles go one after the other.
     Transfer(Box<dyn Transfer>, bool),
 }
@@ -26,19 +26,19 @@ impl Body {
     /// Returns the kernel of an operation that has one.
     pub(super) fn kernel(&self) -> Option<&dyn Kernel> {
         match self {
-            Self::Kernel(kernel) | Self::Fold(_, Parting::Kernel(kernel)) => Some(&**kernel),
-            Self::Fold(_, Parting::Closure(_)) | Self::Task(_) | Self::Transfer(..) => None,
+            Self::Kernel(kernel) | Self::Fold(_, PartMaker::Kernel(kernel)) => Some(&**kernel),
+            Self::Fold(_, PartMaker::Closure(_)) | Self::Task(_) | Self::Transfer(..) => None,
         }
     }
 
     /// Returns whether it is a closure on tiles of the host, which is over when it returns.
     pub(super) fn is_closure(&self) -> bool {
-        matches!(self, Self::Task(_) | Self::Fold(_, Parting::Closure(_)))
+        matches!(self, Self::Task(_) | Self::Fold(_, PartMaker::Closure(_)))
     }
 }
 
 /// What makes the parts of a reduction.
-pub(super) enum Parting {
+pub(super) enum PartMaker {
     Closure(Box<dyn MakeParts>),
     Kernel(Box<dyn Kernel>),
 }

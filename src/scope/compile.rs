@@ -191,7 +191,9 @@ pub(super) fn check(draft: &Draft, roots: &Roots) -> Result<()> {
         }
     }
     let kept = draft.stores.iter().zip(0..).find(|(store, number)| store.is_kept && !is_written[roots.of(*number) as usize]);
-    kept.map_or(Ok(()), |(store, _)| fault(format!("store '{}' is kept, and nothing has written it", store.name)))
+    kept.map_or(Ok(()), |(store, _)| {
+        fault(format!("store '{}' is kept, and nothing has written it: write or load it first", store.name))
+    })
 }
 
 /// Finds the batches of an operation, and the part of each store that they use.
@@ -290,6 +292,12 @@ fn tile_with(draft: &Draft, store: u32, shape: &Shape, driving: u32, tile: &[u64
         return Ok(std::iter::once(tile[0]).chain(own.extents[1..].iter().copied()).map(|along| along.max(1)).collect());
     }
     let (own_name, other_name) = (&own.name, &other.name);
+    if shape.is_transposed {
+        return Err(format!(
+            "reads transposed tiles of store '{own_name}', which are those of a store of {extents:?}, and store '{other_name}' has {:?}: let both be the same",
+            other.extents
+        ));
+    }
     let with = format!("whose shape {:?} does not go with that of store '{other_name}', {:?}", own.extents, other.extents);
     Err(format!("reads tiles of store '{own_name}', {with}: read `{own_name}.whole()`, or let both have as many rows"))
 }

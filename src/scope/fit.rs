@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-use super::body::{Body, Parting};
+use super::body::{Body, PartMaker};
 use super::compile::{Compiled, LaidUse, Roots, leaf_rows};
 use super::draft::{Draft, StoreDraft, Use, Used};
 use super::group::Group;
 use super::memory::{ALIGN, BYTES_MAX, aligned};
 use super::streaming::Streaming;
 use crate::error::{Error, Kind, Result};
-use crate::tiles::{Reason, Streamed};
+use crate::tiles::{Reason, Streamed, Window};
 
 /// Why a scope does not stream as a whole; the [source](std::error::Error::source) of the error that
 /// `compile` returns.
@@ -27,10 +27,8 @@ impl NotStreaming {
 
 impl fmt::Display for NotStreaming {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &*self.reasons {
-            [reason] => reason.fmt(f),
-            reasons => reasons.iter().try_for_each(|reason| write!(f, "\n- {reason}")),
-        }
+        let reasons: Vec<String> = self.reasons.iter().map(ToString::to_string).collect();
+        f.write_str(&reasons.join(";\n"))
     }
 }
 
@@ -42,13 +40,15 @@ const CACHE_BYTES: u64 = 256 << 10;
 const DEVICE_CACHE_BYTES: u64 = 16 << 20;
 /// The most bytes of a scope that has one tile for each store, because several need more.
 const ONE_TILE_BYTES_MAX: u64 = 16 << 20;
+/// Tiles of a batch with fewer bytes are not made smaller, so that more of them are in flight.
+const BATCH_BYTES_MIN: u64 = 16 << 10;
 /// With fewer tiles nothing is gained, and a stencil's first batch would need the last one.
 const TILES_MIN: u64 = 4;
 /// How often a bound is raised to find the least that would do.
 const TRIES: usize = 64;
 
 /// A scope that is fitted into memory.
-pub(super) struct Sized<'d> {
+pub(super) struct Fitting<'d> {
     pub(super) draft: &'d Draft,
     pub(super) roots: &'d Roots,
 }
@@ -64,29 +64,47 @@ pub(super) struct Fit {
     is_bounded: bool,
 }
 
-impl Sized<'_> {
+impl Fit {
+    /// Returns the bytes of the tiles of a batch.
+    fn batch_bytes(&self) -> u64 {
+        let tiles = |group: &crate::tiles::Group| {
+            group.windows().iter().filter(|window| window.tiles.is_some()).map(|window| window.tile_bytes).sum()
+        };
+        self.streamed.groups().iter().map(tiles).max().unwrap_or(0)
+    }
+}
+
+impl Fitting<'_> {
     fn settings(&self) -> &Streaming {
         &self.draft.settings
     }
 
     /// Finds tiles, groups and the number of batches in flight. Tiles of the default size become smaller
-    /// until the scope fits, and streams as it must.
+    /// until the scope streams as it must, and fits with a batch for each worker.
     pub(super) fn fit(&self) -> Result<Fit> {
         let wanted = self.settings().batches_in_flight() as u64;
-        let (sizes, mut refused) = (self.sizes()?, None);
+        let enough = wanted.min(self.settings().worker_count() as u64);
+        let (sizes, mut refused, mut best) = (self.sizes()?, None, None::<Fit>);
         for &pieces in &sizes {
             let tried = match self.settings().memory_max {
                 Some(limit) => self.fit_at_most(pieces, wanted, limit),
                 None => self.fit_in(pieces, wanted, None).map(Ok),
             };
             match tried {
-                Ok(Ok(fit)) => return Ok(fit),
+                Ok(Ok(fit)) if fit.in_flight >= enough => return Ok(fit),
+                Ok(Ok(fit)) => {
+                    let is_small = fit.batch_bytes() <= BATCH_BYTES_MIN;
+                    best = best.filter(|best| best.in_flight >= fit.in_flight).or(Some(fit));
+                    if is_small {
+                        break;
+                    }
+                }
                 Ok(Err(())) => {}
                 Err(error) if error.is_not_streaming() => _ = refused.get_or_insert(error),
                 Err(error) => return Err(error),
             }
         }
-        self.fit_least(&sizes, wanted, refused)
+        best.map_or_else(|| self.fit_least(&sizes, wanted, refused), Ok)
     }
 
     /// Returns how many tiles the largest store may have, those of the default size first.
@@ -111,7 +129,8 @@ impl Sized<'_> {
         if bytes <= limit {
             return self.widened(least, (pieces, wanted), limit);
         }
-        let fault = format!("needs {bytes} bytes with one batch in flight, and `memory_max` is {limit}: allow {bytes}");
+        let largest = largest(&least.streamed);
+        let fault = format!("needs {bytes} bytes with one batch in flight{largest}, and `memory_max` is {limit}: allow {bytes}");
         Err(self.draft.fault_of(fault))
     }
 
@@ -270,10 +289,10 @@ impl Sized<'_> {
                 laid.uses.iter().filter_map(on_host).sum::<u64>().saturating_mul(in_flight.min(batches))
             }
             // A vector grows by doubling. A kernel's parts are copied to the host first.
-            Body::Fold(fold, parting) => {
+            Body::Fold(fold, maker) => {
                 let (parts, bytes) = (laid.parts_max() * group.chunk, fold.part_bytes().saturating_mul(in_flight));
                 let copied =
-                    if matches!(parting, Parting::Kernel(_)) { reachable(parts * fold.part_bytes()) * in_flight } else { 0 };
+                    if matches!(maker, PartMaker::Kernel(_)) { reachable(parts * fold.part_bytes()) * in_flight } else { 0 };
                 parts.next_power_of_two().max(4).saturating_mul(bytes).saturating_add(copied)
             }
             Body::Transfer(_, is_ordered) => {
@@ -324,6 +343,18 @@ impl Sized<'_> {
     fn pieces_max(&self) -> u64 {
         self.draft.stores.iter().map(|store| store.extents[0].max(1)).max().unwrap_or(1)
     }
+}
+
+/// Returns which store has the most bytes where the most are in memory, as a part of a sentence.
+fn largest(streamed: &Streamed) -> String {
+    let bytes = |window: &Window| window.tiles.map_or(window.store_bytes, |tiles| tiles.saturating_mul(window.tile_bytes));
+    let group = streamed.groups().iter().max_by_key(|group| group.bytes(1));
+    let window = group.and_then(|group| group.windows().iter().max_by_key(|window| bytes(window)));
+    window.map_or_else(String::new, |window| {
+        let name = streamed.outline().store_name(window.store);
+        let how = if window.tiles.is_some() { "in tiles" } else { "whole" };
+        format!(", of which store '{name}' has {}, {how}", bytes(window))
+    })
 }
 
 /// Returns the size of a block of the host's memory, of at least so many bytes, that a device can reach.

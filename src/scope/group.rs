@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::AXES_MAX;
 use super::batch::{Batch, Step};
-use super::body::{Body, FoldState, Parting};
+use super::body::{Body, FoldState, PartMaker};
 #[cfg(debug_assertions)]
 use super::claims::Claims;
 use super::device_memory::DeviceMemory;
@@ -119,6 +119,14 @@ impl GroupOp {
         }
         point[0] = rest;
         point
+    }
+
+    /// Returns the elements of a batch along the axes of the store that drives the operation, if one does.
+    pub(super) fn tile(&self, batch: u64) -> Option<Vec<std::ops::Range<u64>>> {
+        let access = self.accesses.get(self.driver as usize)?.as_ref().filter(|_| !self.launch.is_empty())?;
+        let point = self.point(batch);
+        let along = |(axis, &extent): (usize, &u64)| access.part.elements(axis, &point, extent);
+        Some(access.extents.iter().enumerate().map(along).map(|(start, end)| start..end).collect())
     }
 }
 
@@ -312,8 +320,8 @@ impl Step {
         let _claimed = batch.claim();
         match &run.program[run.group.ops[op].number].body {
             Body::Task(task) => task.run(batch)?,
-            Body::Fold(_, Parting::Closure(parts)) => parts.make(batch, run.fold_state(op)),
-            Body::Fold(_, Parting::Kernel(_)) | Body::Kernel(_) | Body::Transfer(..) => unreachable!("they are other nodes"),
+            Body::Fold(_, PartMaker::Closure(parts)) => parts.make(batch, run.fold_state(op)),
+            Body::Fold(_, PartMaker::Kernel(_)) | Body::Kernel(_) | Body::Transfer(..) => unreachable!("they are other nodes"),
         }
         batch.publish_all();
         failing.pass();

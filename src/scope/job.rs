@@ -78,7 +78,7 @@ impl Graph {
         build: impl FnOnce(&mut Scope) -> R,
     ) -> R::Values {
         let name = name.into();
-        let mut scope = Scope { draft: Draft::new(name.clone(), streaming) };
+        let mut scope = Scope { draft: Draft::new(self.full_name_of(&name), streaming) };
         let results = build(&mut scope);
         let mut draft = scope.draft;
         let mut job = self.job(name);
@@ -169,7 +169,7 @@ async fn run_group(
     wholes: &[Option<Own>],
 ) -> Result<()> {
     let run = GroupRun::new(plan.program.clone(), group.clone(), state.clone(), wholes.to_vec());
-    let none = || plan.no_memory("the tiles".into(), group.host.bytes, "set a smaller `memory_max`");
+    let none = || plan.no_memory("the tiles".into(), group.host.bytes, "set a `memory_max`, or a smaller one");
     let run = Arc::new(run.ok_or_else(none)?);
     for (pipeline, steps) in stages {
         run_stage(core, pipeline, *steps, &run).await.map_err(|error| of_operation(&run, plan, error))?;
@@ -198,5 +198,6 @@ async fn run_stage(core: &Arc<Core>, pipeline: &Pipeline<Step, ()>, steps: u64, 
 fn of_operation(run: &GroupRun, plan: &ScopePlan, error: Error) -> Error {
     let Some((op, batch)) = error.item().and_then(|step| run.failed_at(step)) else { return error };
     let op = &run.group.ops[op];
-    error.in_batch(format!("{}/{}", plan.name, run.program[op.number].name).into(), batch, op.batches)
+    let place = op.tile(batch).map_or_else(String::new, |tile| format!(", at {tile:?}"));
+    error.in_batch(format!("{}/{}", plan.name, run.program[op.number].name).into(), (batch, op.batches), place)
 }

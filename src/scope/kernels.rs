@@ -50,13 +50,13 @@ impl<T: Element, const N: usize> Kernel for Downloaded<T, N> {
 }
 
 /// A closure whose kernels make a part of each leaf.
-pub(super) struct LaunchedOnLeaves<P, F, A> {
+pub(super) struct PartsByKernel<P, F, A> {
     pub(super) params: P,
     pub(super) work: F,
     pub(super) value: PhantomData<fn() -> A>,
 }
 
-impl<P, F, A> Kernel for LaunchedOnLeaves<P, F, A>
+impl<P, F, A> Kernel for PartsByKernel<P, F, A>
 where
     P: Send + Sync,
     F: KernelFn<Queued, DeviceStream, P, Enqueued>,

@@ -1,6 +1,6 @@
 //! Where the stores of a group are while it runs, and in how many bytes.
 
-use super::body::{Body, Parting};
+use super::body::{Body, PartMaker};
 use super::compile::{Compiled, LaidUse};
 use super::draft::Mode;
 use super::group::{Access, Group, GroupOp, Region};
@@ -16,7 +16,7 @@ const CHUNKED_BYTES_MAX: u64 = 1 << 20;
 /// The least steps for each that is in flight: so no worker waits long for the last one.
 const STEPS_MIN: u64 = 8;
 
-/// How many elements a leaf of a reduction has, if rows are short.
+/// The most elements that a leaf of a reduction has in any store with as many rows, unless it is one row.
 pub(super) const LEAF: u64 = 4096;
 
 impl Compiled<'_> {
@@ -74,18 +74,17 @@ impl Compiled<'_> {
         let places = || group.places().zip(ops);
         let of_batches = |(place, &op): (&Place, &usize)| matches!(place, Place::Batches { .. }).then_some(op);
         let batches: Vec<usize> = places().filter_map(of_batches).collect();
-        let Some(&first) = batches.first().filter(|_| batches.len() <= APART_MAX) else { return false };
         let is_alone = |(at, &op): (usize, &usize)| {
             let needs = |&before: &usize| conflicts(&self.outline, before, op).any(|(_, met)| met.lag > 0 || met.reach > 0);
-            let is_alike = self.laid[op].launch == self.laid[first].launch;
-            is_alike && self.draft.ops[op].body.is_closure() && !batches[..at].iter().any(needs)
+            self.draft.ops[op].body.is_closure() && !batches[..at].iter().any(needs)
         };
         // Operations that are done once come behind the batches, and read only values that were made once.
         let mut behind = places().skip_while(|(place, _)| !matches!(place, Place::Once { .. }));
         let is_of_scalars = |(place, &op): (&Place, &usize)| {
             matches!(place, Place::Once { .. }) && self.laid[op].uses.iter().all(|used| used.store.is_none())
         };
-        behind.all(is_of_scalars)
+        (1..=APART_MAX).contains(&batches.len())
+            && behind.all(is_of_scalars)
             && group.places().all(|place| !matches!(place, Place::All))
             && batches.iter().enumerate().all(is_alone)
     }
@@ -203,7 +202,7 @@ impl Compiled<'_> {
 
     /// Returns the bytes of the parts that a kernel makes of a tile for a reduction.
     fn parts_bytes(&self, number: usize) -> Option<u64> {
-        let Body::Fold(fold, Parting::Kernel(_)) = &self.draft.ops[number].body else { return None };
+        let Body::Fold(fold, PartMaker::Kernel(_)) = &self.draft.ops[number].body else { return None };
         Some(self.laid[number].parts_max() * fold.part_bytes())
     }
 }

@@ -4,9 +4,9 @@ use std::marker::PhantomData;
 
 use super::args::{Append, PartsOf, Target};
 use super::bodies::Reduced;
-use super::body::{Body, Parting};
+use super::body::{Body, PartMaker};
 use super::draft::{Mode, Use, Used};
-use super::kernels::{Downloaded, Launched, LaunchedOnLeaves};
+use super::kernels::{Downloaded, Launched, PartsByKernel};
 use super::place::Queued;
 use super::scalar::{Operator, Scalar};
 use super::scope::Scope;
@@ -145,8 +145,8 @@ impl Scope {
         let params = reads.bind(&mut uses).append(PartsOf::new());
         uses.add(Use { of: Used::Scalar(scalar.index), mode: Mode::Reduce(operator.name()), shape: Shape::own(1) });
         let fold = Reduced { operator, scalar: scalar.index, value: PhantomData };
-        let parting = LaunchedOnLeaves::<_, _, A> { params, work, value: PhantomData };
-        uses.end(Body::Fold(Box::new(fold), Parting::Kernel(Box::new(parting))));
+        let maker = PartsByKernel::<_, _, A> { params, work, value: PhantomData };
+        uses.end(Body::Fold(Box::new(fold), PartMaker::Kernel(Box::new(maker))));
         scalar
     }
 

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use super::compile::{Roots, check};
 use super::draft::{Draft, Mode, StoreDraft, Used};
-use super::fit::{Fit, Sized};
+use super::fit::{Fit, Fitting};
 use super::group::{Group, Op, Stages};
 use super::memory::BYTES_MAX;
 use super::results::Given;
 use crate::error::{Error, Kind, Result};
 use crate::name::Name;
-use crate::plan::text::bytes_text;
+use crate::plan::text::{bytes_text, printable};
 use crate::tiles::Streamed;
 
 /// The plan of a scope: which operations stream together, and the memory that they need. Prints itself.
@@ -33,7 +33,7 @@ pub struct ScopePlan {
     device_bytes: u64,
     /// The names of its stores on the device.
     on_device: Vec<Name>,
-    /// Those of the stores that are written in vain.
+    /// The names of its stores and scalars that are not used.
     unread: Vec<Name>,
 }
 
@@ -52,8 +52,9 @@ impl ScopePlan {
     pub(super) fn new(draft: Draft, results: Vec<Given>) -> Result<Self> {
         let roots = Roots::new(&draft);
         check(&draft, &roots)?;
-        let sized = Sized { draft: &draft, roots: &roots };
-        let Fit { streamed, groups, in_flight, peak_bytes, device_bytes, .. } = sized.fit()?;
+        let fitting = Fitting { draft: &draft, roots: &roots };
+        let Fit { streamed, groups, in_flight, peak_bytes, device_bytes, .. } = fitting.fit()?;
+        let in_flight = groups.iter().map(|group| group.in_flight).max().unwrap_or(in_flight);
         if peak_bytes > BYTES_MAX {
             let fault = format!(
                 "needs more bytes than can be addressed, with {in_flight} batches in flight: use smaller tiles, or set `in_flight` or `memory_max`"
@@ -75,7 +76,7 @@ impl ScopePlan {
         let (stores, scalars) = (stores.collect(), draft.scalars.len());
         let is_there = |&(number, store): &(u32, &StoreDraft)| store.is_on_device && roots.of(number) == number;
         let on_device = (0..).zip(&draft.stores).filter(is_there).map(|(_, store)| store.name.clone()).collect();
-        let unread = unread(&draft, &roots);
+        let unread = unread(&draft, &roots, &results);
         let name = draft.name;
         let program = draft.ops.into_iter().map(|op| Op { name: op.name, body: op.body }).collect();
         let groups = groups.into_iter().map(Arc::new).zip(stages).collect();
@@ -135,29 +136,40 @@ impl fmt::Display for ScopePlan {
         writeln!(
             f,
             "scope '{}': at most {peak} with {} {batches} in flight, {whole} if nothing streams",
-            self.name, self.in_flight
+            printable(&self.name),
+            self.in_flight
         )?;
         if !self.on_device.is_empty() {
-            writeln!(f, "device       {} of these bytes: {}", bytes_text(self.device_bytes), self.on_device.join(", "))?;
+            writeln!(
+                f,
+                "device       {} of these bytes: {}",
+                bytes_text(self.device_bytes),
+                printable(&self.on_device.join(", "))
+            )?;
         }
         if !self.unread.is_empty() {
             let them = if self.unread.len() == 1 { "it" } else { "them" };
-            writeln!(f, "unread       {}: nothing reads, saves or keeps {them}", self.unread.join(", "))?;
+            writeln!(f, "unread       {}: nothing reads, keeps or returns {them}", printable(&self.unread.join(", ")))?;
         }
-        self.streamed.fmt(f)
+        writeln!(f, "{}", self.streamed.summary())?;
+        self.streamed.write_groups(f)
     }
 }
 
-/// Returns the names of the stores that nothing reads or keeps.
-fn unread(draft: &Draft, roots: &Roots) -> Vec<Name> {
-    let reads = draft.ops.iter().flat_map(|op| &op.uses).filter(|used| used.mode == Mode::Read);
-    let read = reads.filter_map(|used| if let Used::Store(store) = used.of { Some(roots.of(store)) } else { None });
+/// Returns the names of the stores and scalars that nothing reads, keeps or returns. To save a store is to
+/// read it.
+fn unread(draft: &Draft, roots: &Roots, results: &[Given]) -> Vec<Name> {
+    let reads = || draft.ops.iter().flat_map(|op| &op.uses).filter(|used| used.mode == Mode::Read);
+    let read = reads().filter_map(|used| if let Used::Store(store) = used.of { Some(roots.of(store)) } else { None });
     let updates = (0..).zip(&draft.stores).filter_map(|(store, known)| Some((roots.of(store), roots.of(known.updates?))));
     let copied = updates.filter(|(new, old)| new != old).map(|(_, old)| old);
     let kept = (0..).zip(&draft.stores).filter(|(_, store)| store.is_kept).map(|(store, _)| roots.of(store));
     let used: HashSet<u32> = read.chain(copied).chain(kept).collect();
-    let unused = roots.all().filter(|store| !used.contains(store));
-    unused.map(|store| draft.stores[store as usize].name.clone()).collect()
+    let stores = roots.all().filter(|store| !used.contains(store)).map(|store| &draft.stores[store as usize].name);
+    let is_returned = |scalar: u32| results.iter().any(|given| matches!(given, Given::Scalar(given) if *given == scalar));
+    let is_used = |scalar: u32| is_returned(scalar) || reads().any(|used| used.of == Used::Scalar(scalar));
+    let scalars = (0..).zip(&draft.scalars).filter(|&(scalar, _)| !is_used(scalar)).map(|(_, known)| &known.name);
+    stores.chain(scalars).cloned().collect()
 }
 
 impl fmt::Debug for ScopePlan {

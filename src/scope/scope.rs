@@ -4,8 +4,8 @@ use std::future::Future;
 use std::marker::PhantomData;
 
 use super::args::{Append, Target};
-use super::bodies::{Loaded, OfLeaves, Once, Reduced, Saved, Tasked};
-use super::body::{Body, Parting};
+use super::bodies::{Loaded, Once, PartsByClosure, Reduced, Saved, Tasked};
+use super::body::{Body, PartMaker};
 use super::draft::{Draft, Mode, Use, Used};
 use super::memory::{ALIGN, BYTES_MAX};
 use super::place::Scoped;
@@ -44,7 +44,8 @@ impl std::fmt::Debug for Scope {
 }
 
 impl Scope {
-    /// Adds a store of this shape. It has no memory before something is written.
+    /// Adds a store of this shape. It has no memory before something is written. If there is a store of this
+    /// name already, this one gets a number behind its name; so do operations.
     pub fn store<T: Element, const N: usize>(&mut self, name: impl Into<Name>, shape: [usize; N]) -> Store<T, N> {
         self.add_store(name.into(), shape)
     }
@@ -53,12 +54,15 @@ impl Scope {
         if !(1..=super::AXES_MAX).contains(&N) {
             self.draft.fault(format!("store '{name}' has {N} axes: it may have from 1 to {}", super::AXES_MAX));
         }
-        let elements = shape.iter().try_fold(1_u64, |volume, &along| volume.checked_mul(along as u64));
+        // Also of a store without elements: its rows have some.
+        let elements = shape.iter().try_fold(1_u64, |volume, &along| volume.checked_mul(along.max(1) as u64));
         if elements.is_none_or(|elements| elements > VOLUME_MAX) {
-            self.draft.fault(format!("store '{name}' has more than 2^40 elements: {shape:?}"));
+            self.draft.fault(format!("store '{name}' has more than 2^40 elements: {shape:?}: make it smaller, or split it"));
         } else if elements.and_then(|elements| elements.checked_mul(size_of::<T>() as u64)).is_none_or(|bytes| bytes > BYTES_MAX)
         {
-            self.draft.fault(format!("store '{name}' has more than 2^47 bytes: {shape:?} elements of {}", size_of::<T>()));
+            let size = size_of::<T>();
+            let shape = format!("{shape:?} elements of {size}");
+            self.draft.fault(format!("store '{name}' has more than 2^47 bytes: {shape}: make it smaller, or split it"));
         }
         self.check_element::<T>(&format!("store '{name}'"));
         self.draft.add_store(&name, shape.iter().map(|&along| along as u64).collect(), None)
@@ -78,7 +82,9 @@ impl Scope {
         }
         let name = self.draft.stores[store.index as usize].name.clone();
         if shape.contains(&0) {
-            return self.draft.fault(format!("the tiles of store '{name}' have no elements: {shape:?}"));
+            return self
+                .draft
+                .fault(format!("the tiles of store '{name}' have no elements: {shape:?}: give one or more along each axis"));
         }
         self.draft.stores[store.index as usize].tile = Some(shape.iter().map(|&along| along as u64).collect());
     }
@@ -195,8 +201,8 @@ impl Scope {
         let params = reads.bind(&mut uses);
         uses.add(Use { of: Used::Scalar(scalar.index), mode: Mode::Reduce(operator.name()), shape: Shape::own(1) });
         let fold = Reduced { operator, scalar: scalar.index, value: PhantomData };
-        let parting = OfLeaves::<_, _, A> { params, work, value: PhantomData };
-        uses.end(Body::Fold(Box::new(fold), Parting::Closure(Box::new(parting))));
+        let maker = PartsByClosure::<_, _, A> { params, work, value: PhantomData };
+        uses.end(Body::Fold(Box::new(fold), PartMaker::Closure(Box::new(maker))));
         scalar
     }
 
@@ -248,6 +254,37 @@ impl Scope {
     ///
     /// # Cancellation
     /// When the run is cancelled or dropped, the future is dropped.
+    ///
+    /// # Examples
+    /// From a file, in blocking calls aside of the runtime. The closure is called for each tile, so it gives
+    /// each future what it needs.
+    /// ```no_run
+    /// use std::os::unix::fs::FileExt;
+    /// use std::sync::Arc;
+    ///
+    /// use anabranch::scope::{Streaming, Sum, Tile};
+    ///
+    /// # fn main() -> Result<(), anabranch::BoxError> {
+    /// let file = Arc::new(std::fs::File::open("bytes.raw")?);
+    /// let mut g = anabranch::Graph::new();
+    /// let sum = g.scope("total", Streaming::strict(), |s| {
+    ///     let bytes = s.store("bytes", [1 << 30]);
+    ///     s.load("read", &bytes, move |place, mut buffer: Vec<u8>| {
+    ///         let file = file.clone();
+    ///         async move {
+    ///             let read = tokio::task::spawn_blocking(move || {
+    ///                 file.read_exact_at(&mut buffer, place.start[0] as u64)?;
+    ///                 Ok(buffer)
+    ///             });
+    ///             read.await?
+    ///         }
+    ///     });
+    ///     s.fold("sum", &bytes, Sum, |bytes: Tile<u8, 1>| bytes.as_slice().iter().map(|&byte| u64::from(byte)).sum::<u64>())
+    /// });
+    /// # let _ = sum;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn load<T, const N: usize, F, Fut>(&mut self, name: impl Into<Name>, target: &Store<T, N>, work: F)
     where
         T: Element,

@@ -27,8 +27,8 @@ impl Streaming {
         Self { rule, is_strict, factor: None, memory_max: None, in_flight: None, workers: None }
     }
 
-    /// Nothing streams: stores are whole, and an operation begins behind the one before. Its batches run side
-    /// by side. The results are the same: use it to compare.
+    /// Nothing streams: stores that several operations use are whole, and an operation starts after the one
+    /// before has ended. Its batches run side by side. The results are the same: use it to compare.
     pub const fn off() -> Self {
         Self::new(Rule::Off, false)
     }
@@ -50,9 +50,12 @@ impl Streaming {
         Self { factor: Some(factor), ..self }
     }
 
-    /// Sets the most bytes of tiles and whole stores in memory, on the host and on a device together. Fewer
-    /// batches are in flight then, and tiles of the default size become smaller. If that is not enough,
-    /// `compile` fails, and says how many bytes are.
+    /// Sets the most bytes of tiles, whole stores, buffers of transfers and parts of reductions in memory, on
+    /// the host and on a device together. Tiles of the default size become smaller, until there is room for a
+    /// batch for each worker. If that is not enough, fewer batches are in flight. If one does not fit,
+    /// `compile` fails, and says how many bytes would do.
+    ///
+    /// It is the bound of one run of the scope: a pipeline may run it for several items at a time.
     pub const fn memory_max(self, bytes: u64) -> Self {
         Self { memory_max: Some(bytes), ..self }
     }

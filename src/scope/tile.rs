@@ -4,7 +4,9 @@ use std::fmt;
 use std::ops::{Index, IndexMut, Range};
 
 /// Elements of a store that a batch reads: a box of it, in row-major order. It is indexed by the coordinates
-/// of the store, so the tiles of one batch go together:
+/// of the store, so the tiles of one batch go together. Elements outside of the store are not there
+/// ([`get`](Tile::get) returns None). Elements of the store that the tile does not have are a mistake, which
+/// would let results depend on the size of tiles: all methods panic.
 ///
 /// ```
 /// # use anabranch::scope::{Tile, TileMut};
@@ -20,14 +22,18 @@ use std::ops::{Index, IndexMut, Range};
 pub struct Tile<'a, T, const N: usize> {
     elements: &'a [T],
     place: TilePlace<N>,
+    /// The shape of the store.
+    store: [usize; N],
 }
 
-/// A tile that a batch writes. As [`Tile`], it is indexed by the coordinates of the store. What it holds
-/// before it is written is not defined, unless the operation updates it: in debug builds all bytes are
-/// `0xA5`, in release builds they are 0 or those of another batch.
+/// A tile that a batch writes. As [`Tile`], it is indexed by the coordinates of the store. If the
+/// operation updates the store, it holds the elements. Otherwise they are not defined before they are
+/// written. In debug builds all their bytes are `0xA5`, in release builds 0 or left from another tile.
 pub struct TileMut<'a, T, const N: usize> {
     elements: &'a mut [T],
     place: TilePlace<N>,
+    /// The shape of the store.
+    store: [usize; N],
 }
 
 /// Where a tile lies in its store.
@@ -83,10 +89,23 @@ impl<const N: usize> TilePlace<N> {
     }
 }
 
+/// Returns None for elements that the store does not have.
+///
+/// # Panics
+/// For others: the tile should have them.
 #[cold]
-fn outside<const N: usize>(at: [usize; N], place: &TilePlace<N>) -> ! {
+fn missing<P, const N: usize>(at: &[usize], place: &TilePlace<N>, store: [usize; N]) -> Option<P> {
+    if at.iter().zip(store).any(|(&at, along)| at >= along) {
+        return None;
+    }
     let ranges: Vec<_> = (0..N).map(|axis| place.range(axis)).collect();
-    panic!("the element {at:?} is outside of a tile of {ranges:?}: read it with a larger halo")
+    let what = if at.len() == N { "element" } else { "row" };
+    panic!("the {what} {at:?} is outside of a tile of {ranges:?}: read the store with a larger halo")
+}
+
+#[cold]
+fn beyond<const N: usize>(at: [usize; N], store: [usize; N]) -> ! {
+    panic!("the element {at:?} is outside of a store of {store:?}")
 }
 
 macro_rules! reads {
@@ -111,17 +130,25 @@ macro_rules! reads {
                 self.place.range(axis)
             }
 
-            /// Returns the element with these coordinates in the store; None if the tile does not have it.
+            /// Returns the element with these coordinates; None if the store does not have it.
+            ///
+            /// # Panics
+            /// If the store has it, and the tile does not.
             #[inline]
             pub fn get(&self, at: [usize; N]) -> Option<&T> {
-                self.elements.get(self.place.offset(at)?)
+                let offset = self.place.offset(at).or_else(|| missing(&at, &self.place, self.store));
+                self.elements.get(offset?)
             }
 
             /// Returns the elements with this coordinate along the first axis, in row-major order; none if
-            /// the tile does not have it.
+            /// the store does not have it.
+            ///
+            /// # Panics
+            /// If the store has it, and the tile does not.
             #[inline]
             pub fn row(&self, at: usize) -> &[T] {
-                self.place.row(at).map_or(&[], |row| &self.elements[row])
+                let row = self.place.row(at).or_else(|| missing(&[at], &self.place, self.store));
+                row.map_or(&[], |row| &self.elements[row])
             }
         }
 
@@ -130,7 +157,7 @@ macro_rules! reads {
 
             #[inline]
             fn index(&self, at: [usize; N]) -> &T {
-                self.get(at).unwrap_or_else(|| outside(at, &self.place))
+                self.get(at).unwrap_or_else(|| beyond(at, self.store))
             }
         }
 
@@ -146,14 +173,14 @@ reads!(Tile);
 reads!(TileMut);
 
 impl<'a, T, const N: usize> Tile<'a, T, N> {
-    pub(super) fn new(elements: &'a [T], place: TilePlace<N>) -> Self {
-        Self { elements, place }
+    pub(super) fn new(elements: &'a [T], place: TilePlace<N>, store: [usize; N]) -> Self {
+        Self { elements, place, store }
     }
 }
 
 impl<'a, T, const N: usize> TileMut<'a, T, N> {
-    pub(super) fn new(elements: &'a mut [T], place: TilePlace<N>) -> Self {
-        Self { elements, place }
+    pub(super) fn new(elements: &'a mut [T], place: TilePlace<N>, store: [usize; N]) -> Self {
+        Self { elements, place, store }
     }
 
     /// Returns the elements in row-major order.
@@ -162,16 +189,23 @@ impl<'a, T, const N: usize> TileMut<'a, T, N> {
         self.elements
     }
 
-    /// Returns the element with these coordinates in the store; None if the tile does not have it.
+    /// Returns the element with these coordinates; None if the store does not have it.
+    ///
+    /// # Panics
+    /// If the store has it, and the tile does not.
     #[inline]
     pub fn get_mut(&mut self, at: [usize; N]) -> Option<&mut T> {
-        self.elements.get_mut(self.place.offset(at)?)
+        let offset = self.place.offset(at).or_else(|| missing(&at, &self.place, self.store));
+        self.elements.get_mut(offset?)
     }
 
-    /// Returns the elements with this coordinate along the first axis; none if the tile does not have it.
+    /// Returns the elements with this coordinate along the first axis; none if the store does not have it.
+    ///
+    /// # Panics
+    /// If the store has it, and the tile does not.
     #[inline]
     pub fn row_mut(&mut self, at: usize) -> &mut [T] {
-        match self.place.row(at) {
+        match self.place.row(at).or_else(|| missing(&[at], &self.place, self.store)) {
             Some(row) => &mut self.elements[row],
             None => &mut [],
         }
@@ -188,7 +222,7 @@ impl<T: Copy, const N: usize> TileMut<'_, T, N> {
 impl<T, const N: usize> IndexMut<[usize; N]> for TileMut<'_, T, N> {
     #[inline]
     fn index_mut(&mut self, at: [usize; N]) -> &mut T {
-        let Some(offset) = self.place.offset(at) else { outside(at, &self.place) };
-        &mut self.elements[offset]
+        let store = self.store;
+        self.get_mut(at).unwrap_or_else(|| beyond(at, store))
     }
 }

@@ -153,7 +153,7 @@ impl fmt::Display for Reason {
             }
             Self::Batches { op, other, counts: [own, others] } => {
                 let plural = if *own == 1 { "" } else { "es" };
-                write!(f, "{op} has {own} batch{plural}, and {other} has {others}: let both have the same number of tiles")
+                write!(f, "{op} has {own} batch{plural}, and {other} has {others}: let both have as many")
             }
             Self::AfterOnce { clash } => {
                 write!(f, "{clash}; {} is done once, after the batches that it needs", clash.earlier.op)

@@ -13,8 +13,7 @@ const MARGIN: usize = 13;
 
 impl fmt::Display for Streamed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ops = self.outline().ops().len();
-        writeln!(f, "{}, {}: {}", count(ops as u64, "operation"), count(self.groups().len() as u64, "group"), self.rule())?;
+        writeln!(f, "{}", self.summary())?;
         writeln!(
             f,
             "{:MARGIN$}{} with one batch in flight, {} with two, {} if nothing streams",
@@ -23,6 +22,19 @@ impl fmt::Display for Streamed {
             bytes_text(self.bytes(2)),
             bytes_text(self.unstreamed_bytes())
         )?;
+        self.write_groups(f)
+    }
+}
+
+impl Streamed {
+    /// Returns how many operations and groups there are, and the rule.
+    pub(crate) fn summary(&self) -> String {
+        let (ops, groups) = (self.outline().ops().len() as u64, self.groups().len() as u64);
+        format!("{}, {}: {}", count(ops, "operation"), count(groups, "group"), self.rule())
+    }
+
+    /// Writes the groups.
+    pub(crate) fn write_groups(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (number, (group, cut)) in self.groups().iter().zip(self.cuts()).enumerate() {
             let title = format!("group {}", number + 1);
             writeln!(f, "{title:MARGIN$}{} in {}", count(group.batches(), "batch"), count(group.steps(), "step"))?;
@@ -30,9 +42,7 @@ impl fmt::Display for Streamed {
         }
         Ok(())
     }
-}
 
-impl Streamed {
     fn write_group(&self, f: &mut fmt::Formatter<'_>, group: &Group, cut: &[&Reason]) -> fmt::Result {
         let name = |op: OpId| printable(&self.outline().op_name(op.index()).unquoted());
         let width = group.ops().map(|op| name(op).chars().count()).max().unwrap_or(0);

@@ -92,7 +92,7 @@ fn a_scope_without_memory_names_what_it_was_for() {
             assert!(error.is_out_of_memory() && error.node() == Some("s"), "{error:?}");
             let what = match is_kept {
                 true => "store 'a', which is whole, of scope 's': keep less, or set a `memory_max`, or run fewer at once",
-                false => "the tiles of scope 's': set a smaller `memory_max`, or run fewer at once",
+                false => "the tiles of scope 's': set a `memory_max`, or a smaller one, or run fewer at once",
             };
             let wanted = format!("the host has no {N} bytes of memory left for {what}");
             assert!(format!("{error:#}").contains(&wanted), "{error:#}");

@@ -90,8 +90,8 @@ fn a_kernel_that_fails_or_panics_names_the_operation_and_its_batch() {
             let exec = gpu.executor(2);
             let error = block_on(exec.run(&plan, inputs! {})).unwrap_err();
             let cause = error.source().unwrap().downcast_ref::<anabranch::Error>().unwrap();
-            let what = if panics { "panicked in batch 5 of 16: no more" } else { "failed in batch 5 of 16" };
-            assert_eq!(cause.to_string(), format!("operation 's/{at}' {what}"));
+            let (how, message) = if panics { ("panicked", ": no more") } else { ("failed", "") };
+            assert_eq!(cause.to_string(), format!("operation 's/{at}' {how} in batch 5 of 16, at [20480..24576]{message}"));
             block_on(exec.idle()).unwrap();
             drop(exec);
             gpu.is_clean();

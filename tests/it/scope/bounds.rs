@@ -105,6 +105,34 @@ fn the_bytes_that_a_strict_scope_asks_for_would_do() {
     println!("{asked} asked, {refused} were refused");
 }
 
+/// A stencil on so many numbers, within a bound.
+fn stencil(bound: u64) -> (Plan, u64) {
+    let mut g = Graph::new();
+    g.scope("program", Streaming::strict().workers(2).memory_max(bound), |s| {
+        let (u, v) = (s.store("u", [40_000, 50]), s.store("v", [40_000, 50]));
+        s.write("fill", (), &u, |mut u: TileMut<f64, 2>| u.fill(1.0));
+        s.write("step", u.halo([1, 0], [1, 0]), &v, |u: Tile<f64, 2>, mut v: TileMut<f64, 2>| {
+            v.range(0).for_each(|row| v.row_mut(row).copy_from_slice(u.row(row)));
+        });
+    });
+    let plan = g.compile().unwrap();
+    let in_flight = scope(&plan).in_flight();
+    (plan, in_flight)
+}
+
+// Seen to fail (one batch in flight) when the first tiles that fit were taken.
+#[test]
+fn tiles_become_smaller_before_a_worker_has_no_batch() {
+    for bound in [50_000, 150_000, 250_000, 1_000_000] {
+        let (plan, in_flight) = stencil(bound);
+        assert!(scope(&plan).peak_bytes() <= bound);
+        assert!(in_flight >= 2, "{bound}: {}", scope(&plan));
+    }
+    // Tiny tiles cost more than a second worker gains.
+    let (plan, in_flight) = stencil(6_000);
+    assert_eq!(in_flight, 1, "{}", scope(&plan));
+}
+
 /// The sum of the sums of long rows, and how it is planned.
 fn rows(streaming: Streaming) -> (Plan, f64) {
     let mut g = Graph::new();

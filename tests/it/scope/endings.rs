@@ -83,7 +83,7 @@ fn a_failure_names_the_operation_and_its_batch() {
             let plan = plan(at, Event::Fails, &alive);
             let error = block_on(exec.run(&plan, inputs! {})).unwrap_err();
             let cause = error.source().unwrap().downcast_ref::<anabranch::Error>().unwrap();
-            assert_eq!(cause.to_string(), format!("operation 's/op{at}' failed in batch 5 of 16"));
+            assert_eq!(cause.to_string(), format!("operation 's/op{at}' failed in batch 5 of 16, at [20480..24576]"));
             assert_eq!((cause.node(), cause.source().unwrap().to_string()), (Some(&*format!("s/op{at}")), "no more".into()));
             block_on(exec.idle()).unwrap();
             drop(plan);
@@ -100,7 +100,7 @@ fn a_panic_names_the_operation_and_its_batch() {
             let error = block_on(exec.run(&plan(at, Event::Panics, &alive), inputs! {})).unwrap_err();
             let cause = error.source().unwrap().downcast_ref::<anabranch::Error>().unwrap();
             assert!(cause.is_panic());
-            assert_eq!(cause.to_string(), format!("operation 's/op{at}' panicked in batch 5 of 16: no more"));
+            assert_eq!(cause.to_string(), format!("operation 's/op{at}' panicked in batch 5 of 16, at [20480..24576]: no more"));
         }
     }
 }
@@ -139,7 +139,10 @@ fn a_buffer_of_another_length_is_an_error_of_its_tile() {
     g.output("done", &done);
     let error = block_on(Executor::inline().run(&g.compile().unwrap(), inputs! {})).unwrap_err();
     let told = format!("{error:#}");
-    assert!(told.ends_with("operation 's/read' failed in batch 2 of 4: it gave 3 elements for a tile of 16384"), "{told}");
+    assert!(
+        told.ends_with("operation 's/read' failed in batch 2 of 4, at [32768..49152]: it gave 3 elements for a tile of 16384"),
+        "{told}"
+    );
 }
 
 #[test]

@@ -45,7 +45,8 @@ const fn spot(name: &'static str, operation: &'static str, batches: u64, kind: K
 
 impl Spot {
     fn ended(self, how: &str, batch: u64) -> String {
-        format!("operation 's/{}' {how} in batch {batch} of {}", self.operation, self.batches)
+        let tile = if self.batches > 1 { format!(", at [{batch}..{}, 0..{WIDTH}]", batch + 1) } else { String::new() };
+        format!("operation 's/{}' {how} in batch {batch} of {}{tile}", self.operation, self.batches)
     }
 }
 

@@ -104,10 +104,7 @@ fn strict_refuses_what_needs_a_whole_reduction_with_reasons_as_values() {
     mean(&mut g, Streaming::strict());
     let error = g.compile().unwrap_err();
     assert!(error.is_invalid_graph());
-    assert_eq!(
-        error.to_string(),
-        "scope 'mean' does not stream as a whole, for one reason: with `Streaming::relaxed()` it is cut there"
-    );
+    assert_eq!(error.to_string(), "scope 'mean' does not stream as a whole, for one reason: `Streaming::relaxed()` would cut it");
     let refused = error.source().and_then(|source| source.downcast_ref::<NotStreaming>()).unwrap();
     let [Reason::NeedsLast { clash, .. }] = refused.reasons() else { panic!("{:?}", refused.reasons()) };
     assert_eq!((&*clash.store, &*clash.earlier.op.name, &*clash.later.op.name), ("sum", "sum", "less"));
@@ -115,7 +112,7 @@ fn strict_refuses_what_needs_a_whole_reduction_with_reasons_as_values() {
 
 /// Several reasons have a line each.
 #[test]
-fn stores_with_other_numbers_of_tiles_do_not_stream_together() {
+fn stores_with_different_numbers_of_tiles_do_not_stream_together() {
     let mut g = Graph::new();
     g.scope("s", Streaming::strict(), |s| {
         for (name, rows) in [("a", 8_usize), ("b", 12), ("c", 4)] {
@@ -125,9 +122,9 @@ fn stores_with_other_numbers_of_tiles_do_not_stream_together() {
         }
     });
     let told = format!("{:#}", g.compile().unwrap_err());
-    let wanted = "scope 's' does not stream as a whole, for 2 reasons: with `Streaming::relaxed()` it is cut there: \n\
-         - 'b' has 6 batches, and 'a' has 4: let both have the same number of tiles\n\
-         - 'c' has 2 batches, and 'b' has 6: let both have the same number of tiles";
+    let wanted = "scope 's' does not stream as a whole, for 2 reasons: `Streaming::relaxed()` would cut it: \
+         'b' has 6 batches, and 'a' has 4: let both have as many;\n\
+         'c' has 2 batches, and 'b' has 6: let both have as many";
     assert_eq!(told, wanted);
 }
 

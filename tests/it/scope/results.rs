@@ -1,12 +1,14 @@
 //! What a scope gives is owned: nodes take it, loops carry it, and pipelines give it away.
 
+use std::sync::Arc;
+
 use anabranch::graph::times;
 use anabranch::scope::{Array, Kept, Scalar, Scope, Streaming, Sum, Tile, TileMut};
 use anabranch::{Executor, Graph, Pipeline, Ranked, Value, inputs, take};
 use futures::executor::block_on;
 use futures::{TryStreamExt, stream};
 
-use crate::support::executors;
+use crate::support::{executors, until};
 
 const N: usize = 40_000;
 
@@ -79,9 +81,95 @@ fn a_node_takes_nothing_of_a_scope_that_shares() {
     let vec = g.task("vec", take(&numbers), Array::<u64, 1>::into_vec);
     g.output("vec", &vec);
     let told = g.compile().unwrap_err().to_string();
-    assert_eq!(told, "'vec' takes 's' by value, but the async node 's' shares it as an Arc: read it by reference instead");
+    let sharer = "the output 'sum' (all values of 's' are shared if one is)";
+    assert_eq!(told, format!("'vec' takes 's' by value, but {sharer} shares it as an Arc: read it by reference instead"));
 }
 
+/// Counts how many of it are alive.
+struct Alive(Arc<()>);
+
+/// A number, and a value that is counted.
+fn counted(s: &mut Scope, x: &Value<u64>, alive: &Arc<()>) -> (Scalar<u64>, Scalar<Alive>) {
+    let alive = alive.clone();
+    (s.value("number", x, |x: &u64| x + 1), s.value("counted", (), move || Alive(alive.clone())))
+}
+
+fn seen(g: &mut Graph, counted: &Value<Alive>) {
+    g.task("seen", counted, |counted: &Alive| assert!(Arc::strong_count(&counted.0) > 1));
+}
+
+// Seen to fail (one stays for each item) when nothing released what lies beside a result.
+#[test]
+fn what_lies_beside_a_result_is_dropped_with_its_item() {
+    for exec in executors() {
+        let alive = Arc::new(());
+        let held = alive.clone();
+        let pipeline = Pipeline::new("numbers", &Ranked::default(), move |g: &mut Graph, x: Value<u64>| {
+            let (number, counted) = g.scope("s", Streaming::strict(), |s| counted(s, &x, &held));
+            seen(g, &counted);
+            number
+        });
+        let pipeline = pipeline.unwrap();
+        let before = Arc::strong_count(&alive);
+        let mut results = exec.pipe(&pipeline, stream::iter(0..20));
+        for item in 0..20 {
+            assert_eq!(block_on(results.try_next()).unwrap(), Some(item + 1));
+            let most = before + pipeline.max_in_flight() as usize;
+            assert!(Arc::strong_count(&alive) <= most, "{exec:?}: {} are alive", Arc::strong_count(&alive));
+        }
+        drop(results);
+        until(|| Arc::strong_count(&alive) == before);
+    }
+}
+
+// Seen to fail (one stays for each iteration, or for the last one) when nothing released what lies beside a
+// result.
+#[test]
+fn what_lies_beside_the_result_of_an_inner_graph_is_dropped() {
+    let alive = Arc::new(());
+    let (in_loop, in_arm) = (alive.clone(), alive.clone());
+    let mut g = Graph::new();
+    let x = g.input::<u64>("x");
+    let x = g.repeat("loop", &x, times(10), move |b, x| {
+        let (number, counted) = b.scope("s", Streaming::strict(), |s| counted(s, &x, &in_loop));
+        seen(b, &counted);
+        number
+    });
+    let side = g.task("side", (), || 0_usize);
+    let branch = g.branch("branch", &side, &x);
+    let y = branch.arm(move |a, x| {
+        let (number, counted) = a.scope("s", Streaming::strict(), |s| counted(s, &x, &in_arm));
+        seen(a, &counted);
+        number
+    });
+    let y = y.join();
+    g.output("y", &y);
+    let plan = g.compile().unwrap();
+    let before = Arc::strong_count(&alive);
+    for exec in executors() {
+        for x in 0..3_u64 {
+            let mut outputs = block_on(exec.run(&plan, inputs! { "x" => x })).unwrap();
+            assert_eq!(*outputs.take::<u64>("y").unwrap(), x + 11, "{exec:?}");
+        }
+        until(|| Arc::strong_count(&alive) == before);
+    }
+}
+
+// Seen to fail when a section had no plans of scopes.
+#[test]
+fn a_section_has_the_plans_of_its_scopes() {
+    let mut g = Graph::new();
+    let first = g.task("first", (), || 1_u64);
+    let (_, sum) = g.scope("s", Streaming::strict(), |s| numbers(s, &first));
+    let (_, other) = g.scope("t", Streaming::strict(), |s| numbers(s, &first));
+    g.output("sum", &sum);
+    g.output("other", &other);
+    let plan = g.section(&["s"], &[]).unwrap().compile().unwrap();
+    assert_eq!((plan.scope("s").is_some(), plan.scope("t").is_some()), (true, false));
+    assert!(plan.to_string().contains("\nscope 's': at most "), "{plan}");
+}
+
+// Seen to fail when each of them was a value of its own.
 #[test]
 fn a_result_may_be_returned_twice() {
     let mut g = Graph::new();

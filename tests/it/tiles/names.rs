@@ -30,7 +30,7 @@ fn reasons_tell_operations_with_one_name_apart() {
         reasons(&outline, Rule::Exact),
         [
             "'inc' (op 2): store 'b': 'inc' (op 1) writes tiles of 8, and 'inc' (op 2) reads the whole store; the first batch of 'inc' (op 2) that shares elements needs 'inc' (op 1) up to its last batch",
-            "'fill' (op 3): 'fill' (op 3) has 4 batches, and 'inc' (op 2) has 8: let both have the same number of tiles",
+            "'fill' (op 3): 'fill' (op 3) has 4 batches, and 'inc' (op 2) has 8: let both have as many",
             "'last': 'last' has a partition that data decides: which batches it needs is not known before the run",
         ]
     );
