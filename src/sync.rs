@@ -95,6 +95,11 @@ mod once_lock {
             Ok(())
         }
 
+        pub(crate) fn take(&mut self) -> Option<T> {
+            self.is_set = AtomicBool::new(false);
+            self.value.take()
+        }
+
         pub(crate) fn get_or_init(&self, make: impl FnOnce() -> T) -> &T {
             if self.get().is_none() {
                 let _ = self.set(make());
