@@ -102,14 +102,15 @@ impl<'a> Batch<'a> {
     pub(super) fn each_leaf(self, mut each: impl FnMut(Batch<'_>)) {
         let found = |(access, at): (&Option<Access>, u32)| {
             let access = access.as_ref().filter(|access| access.follows_leaves)?;
-            let (ranges, axes) = (self.ranges::<AXES_MAX>(at), access.extents.len());
+            let (ranges, axes) = (self.ranges::<AXES_MAX>(at), access.axes.len());
             let row_bytes = len(&ranges[1..axes]) * self.run.group.storages[access.storage as usize].element_bytes;
-            Some(Found { memory: self.run.read(access, &ranges[..axes], self.memory), ranges, row_bytes })
+            let slice = self.slice(access, &ranges[..axes]);
+            Some(Found { memory: self.run.read(access, &ranges[..axes], slice, self.memory), ranges, row_bytes })
         };
         let tiles: SmallVec<[Option<Found>; 4]> = self.op.accesses.iter().zip(0..).map(found).collect();
-        let [(first, last)] = self.ranges::<1>(self.op.driver);
+        let driver = tiles[self.op.driver as usize].as_ref().expect("it reads its own tiles");
+        let (mut start, last) = driver.ranges[0];
         let rows = self.op.leaf_rows.max(1);
-        let mut start = first;
         while start < last {
             let end = (start + rows).min(last);
             each(Batch { leaf: Some(Leaf { tiles: &tiles, start, end }), ..self });
@@ -141,7 +142,7 @@ impl<'a> Batch<'a> {
     pub(super) fn each_access(&self, mut each: impl FnMut(&GroupRun, &Access, &[Range])) {
         for (access, at) in self.op.accesses.iter().zip(0..) {
             if let Some(access) = access {
-                each(self.run, access, &self.ranges::<AXES_MAX>(at)[..access.extents.len()]);
+                each(self.run, access, &self.ranges::<AXES_MAX>(at)[..access.axes.len()]);
             }
         }
     }
@@ -154,6 +155,7 @@ impl<'a> Batch<'a> {
         self.op.batches
     }
 
+    #[inline]
     pub(super) fn access(&self, at: u32) -> &'a Access {
         self.op.accesses[at as usize].as_ref().expect("it is the use of a store")
     }
@@ -163,23 +165,33 @@ impl<'a> Batch<'a> {
     pub(super) fn ranges<const N: usize>(&self, at: u32) -> [Range; N] {
         let access = self.access(at);
         let point = self.op.point(self.number);
-        let along = |axis: usize| access.extents.get(axis).map(|&extent| access.part.elements(axis, &point, extent));
-        std::array::from_fn(|axis| along(axis).unwrap_or((0, 0)))
+        std::array::from_fn(|axis| access.axes.get(axis).map_or((0, 0), |along| along.elements(&point)))
     }
 
     pub(super) fn place<const N: usize>(&self, at: u32) -> TilePlace<N> {
         self.place_of(self.ranges(at))
     }
 
+    #[inline]
     fn place_of<const N: usize>(&self, ranges: [Range; N]) -> TilePlace<N> {
         let (start, shape) = (ranges.map(|range| range.0 as usize), ranges.map(|range| (range.1 - range.0) as usize));
         TilePlace { batch: self.number, start, shape }
     }
 
     /// Returns the shape of the store of a use.
+    #[inline]
     fn store_shape<const N: usize>(&self, at: u32) -> [usize; N] {
-        let extents = &self.access(at).extents;
-        std::array::from_fn(|axis| extents[axis] as usize)
+        let axes = &self.access(at).axes;
+        std::array::from_fn(|axis| axes[axis].extent as usize)
+    }
+
+    /// Returns where elements begin that are one slice of their store; in bytes.
+    #[inline]
+    fn slice(&self, access: &Access, ranges: &[Range]) -> Option<u64> {
+        match &access.blocks {
+            Some(blocks) => Some(blocks.block(self.number)),
+            None => self.run.group.storages[access.storage as usize].slice(ranges),
+        }
     }
 
     /// Returns the elements of a use that reads, and where they are.
@@ -189,7 +201,7 @@ impl<'a> Batch<'a> {
         let of_leaf = self.leaf.and_then(|leaf| Some((leaf, leaf.tiles[at as usize].as_ref()?)));
         let Some((leaf, found)) = of_leaf else {
             let ranges = self.ranges(at);
-            return (self.run.read(access, &ranges, self.memory), ranges);
+            return (self.run.read(access, &ranges, self.slice(access, &ranges), self.memory), ranges);
         };
         let rows = access.around(leaf.start, leaf.end);
         let offset = (rows.0 - found.ranges[0].0) * found.row_bytes;
@@ -209,7 +221,7 @@ impl<'a> Batch<'a> {
     /// Returns the tile of the use that writes. It is called once for each batch.
     pub(super) fn target<T: Element, const N: usize>(&self, at: u32) -> TileMut<'a, T, N> {
         let (access, ranges) = (self.access(at), self.ranges::<N>(at));
-        let memory = self.run.write(access, &ranges, self.memory);
+        let memory = self.run.write(access, &ranges, self.slice(access, &ranges), self.memory);
         // SAFETY: the use is of a store of `T`, and the memory has the elements of these ranges. No other
         // batch that uses one of them runs before this one has ended; and this one uses the store only here.
         let elements = unsafe { std::slice::from_raw_parts_mut(memory.cast::<T>(), len(&ranges) as usize) };
@@ -241,7 +253,7 @@ impl<'a> Batch<'a> {
         let access = self.access(at);
         if !self.run.is_in_place(access) {
             let ranges = self.ranges::<AXES_MAX>(at);
-            self.run.publish(access, &ranges[..access.extents.len()], self.memory);
+            self.run.publish(access, &ranges[..access.axes.len()], self.memory);
         }
     }
 

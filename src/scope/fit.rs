@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::body::{Body, PartMaker};
+use super::cache;
 use super::compile::{Compiled, LaidUse, Roots, leaf_rows};
 use super::draft::{Draft, StoreDraft, Use, Used};
 use super::group::Group;
@@ -34,9 +35,8 @@ impl fmt::Display for NotStreaming {
 
 impl std::error::Error for NotStreaming {}
 
-/// The bytes that the tiles of a batch in memory together should have: half of a core's second cache.
-const CACHE_BYTES: u64 = 256 << 10;
-/// The same on a device, where to begin a kernel takes longer than to work on the tile of a core.
+/// The bytes that the tiles of a batch in memory together should have on a device: there, to begin a kernel
+/// takes longer than to work on a tile for a core's cache.
 const DEVICE_CACHE_BYTES: u64 = 16 << 20;
 /// The most bytes of a scope that has one tile for each store, because several need more.
 const ONE_TILE_BYTES_MAX: u64 = 16 << 20;
@@ -334,7 +334,7 @@ impl Fitting<'_> {
         let tiles = |group: &crate::tiles::Group| group.windows().iter().filter_map(|window| window.tiles).sum::<u64>();
         let live = streamed.groups().iter().map(tiles).max().unwrap_or(1).max(1);
         let is_on_device = self.draft.stores.iter().any(|store| store.is_on_device);
-        let cache = if is_on_device { DEVICE_CACHE_BYTES } else { CACHE_BYTES };
+        let cache = if is_on_device { DEVICE_CACHE_BYTES } else { cache::cache_bytes() };
         let pieces = largest.div_ceil((cache / live).max(ALIGN));
         Ok(if pieces < TILES_MIN { 1 } else { pieces })
     }

@@ -3,6 +3,9 @@
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
+use std::thread::{self, ThreadId};
+
+use smallvec::SmallVec;
 
 use super::AXES_MAX;
 use super::batch::{Batch, Step};
@@ -12,13 +15,13 @@ use super::claims::Claims;
 use super::device_memory::DeviceMemory;
 #[cfg(debug_assertions)]
 use super::memory::len;
-use super::memory::{ALIGN, Block, Range, Storage, aligned};
+use super::memory::{ALIGN, Block, Range, Ring, Storage, aligned};
 use crate::Pipeline;
 use crate::error::{BoxError, Result};
 use crate::graph::{Made, Shared};
 use crate::name::Name;
 use crate::sync::{AtomicBool, Mutex, OnceLock, Ordering, lock};
-use crate::tiles::Part;
+use crate::tiles::Along;
 
 /// An operation of the scope.
 pub(super) struct Op {
@@ -95,13 +98,16 @@ pub(super) struct GroupOp {
 pub(super) struct Access {
     /// The place of its storage.
     pub(super) storage: u32,
-    pub(super) part: Part,
-    pub(super) extents: Vec<u64>,
+    /// Which elements a batch uses along each axis of the store. Here and not elsewhere in memory, because
+    /// each batch asks for them.
+    pub(super) axes: SmallVec<[Along; 2]>,
     pub(super) is_written: bool,
     /// Whether what it writes was there before.
     pub(super) is_updated: bool,
     /// The use that has the elements to update, if they are of another store.
     pub(super) copies_from: Option<u32>,
+    /// The ring whose blocks are the tiles of the operation: block b is that of batch b.
+    pub(super) blocks: Option<Ring>,
     /// Where its elements are gathered, if they are not always a slice.
     pub(super) gathered: Option<u64>,
     /// Whether the leaves of a reduction select its rows; and how far these lie before, and behind, a leaf's.
@@ -125,15 +131,19 @@ impl GroupOp {
     pub(super) fn tile(&self, batch: u64) -> Option<Vec<std::ops::Range<u64>>> {
         let access = self.accesses.get(self.driver as usize)?.as_ref().filter(|_| !self.launch.is_empty())?;
         let point = self.point(batch);
-        let along = |(axis, &extent): (usize, &u64)| access.part.elements(axis, &point, extent);
-        Some(access.extents.iter().enumerate().map(along).map(|(start, end)| start..end).collect())
+        let along = |along: &Along| along.elements(&point);
+        Some(access.axes.iter().map(along).map(|(start, end)| start..end).collect())
     }
 }
 
 impl Access {
     /// Returns the rows for those of a leaf.
+    #[inline]
     pub(super) fn around(&self, start: u64, end: u64) -> (u64, u64) {
-        let extent = self.extents[0] as i64;
+        if self.around == (0, 0) {
+            return (start, end);
+        }
+        let extent = self.axes[0].extent as i64;
         let start = (start as i64 + self.around.0).clamp(0, extent);
         (start as u64, (end as i64 + self.around.1).clamp(start, extent) as u64)
     }
@@ -158,9 +168,9 @@ pub(super) struct GroupRun {
     pub(super) group: Arc<Group>,
     pub(super) state: Arc<State>,
     memory: Block,
-    /// The memories of tiles that no batch has, the last one that was used at the end: so a thread gets that
-    /// which its cache has.
-    free: Mutex<Vec<usize>>,
+    /// The memories of tiles that no batch has, each with the thread that used it last: its cache has it.
+    /// The last one that was used is at the end.
+    free: Mutex<Vec<(usize, Option<ThreadId>)>>,
     pub(super) device: OnceLock<DeviceMemory>,
     /// The memory of stores that have their own.
     pub(super) wholes: Vec<Option<Own>>,
@@ -178,7 +188,7 @@ pub(super) struct GroupRun {
 impl GroupRun {
     pub(super) fn new(program: Arc<[Op]>, group: Arc<Group>, state: Arc<State>, wholes: Vec<Option<Own>>) -> Option<Self> {
         let memory = Block::new(group.host.bytes, ALIGN)?;
-        let free = Mutex::new((0..group.in_flight as usize).rev().collect());
+        let free = Mutex::new((0..group.in_flight as usize).map(|at| (at, None)).collect());
         let fold = |op: &GroupOp| match &program[op.number].body {
             Body::Fold(fold, _) => Some(fold.state(group.in_flight as usize)),
             _ => None,
@@ -237,20 +247,20 @@ impl GroupRun {
         unsafe { self.memory.base().add(at as usize) }
     }
 
-    /// Returns the memory of elements that are read.
-    pub(super) fn read(&self, access: &Access, ranges: &[Range], memory: usize) -> *const u8 {
+    /// Returns the memory of elements that are read, of which a slice begins at so many bytes.
+    pub(super) fn read(&self, access: &Access, ranges: &[Range], slice: Option<u64>, memory: usize) -> *const u8 {
         let storage = &self.group.storages[access.storage as usize];
-        match storage.slice(ranges) {
+        match slice {
             // SAFETY: the slice lies in its storage.
             Some(at) => unsafe { self.base(storage, memory).add(at as usize) },
             None => self.gather(storage, access, ranges, memory),
         }
     }
 
-    /// Returns the memory of elements that are written.
-    pub(super) fn write(&self, access: &Access, ranges: &[Range], memory: usize) -> *mut u8 {
+    /// Returns the memory of elements that are written, as [`read`](Self::read).
+    pub(super) fn write(&self, access: &Access, ranges: &[Range], slice: Option<u64>, memory: usize) -> *mut u8 {
         let storage = &self.group.storages[access.storage as usize];
-        match storage.slice(ranges) {
+        match slice {
             // SAFETY: the slice lies in its storage.
             Some(at) => unsafe { self.base(storage, memory).add(at as usize) },
             None if access.is_updated => self.gather(storage, access, ranges, memory),
@@ -373,14 +383,17 @@ struct Lent<'r> {
 
 impl<'r> Lent<'r> {
     fn take(run: &'r GroupRun) -> Self {
-        let at = lock(&run.free).pop().expect("there is one for each step in flight");
+        let (mut free, own) = (lock(&run.free), Some(thread::current().id()));
+        let at = free.iter().rposition(|&(_, last)| last == own).unwrap_or(0);
+        let (at, _) = free.remove(at);
+        drop(free);
         Self { run, at }
     }
 }
 
 impl Drop for Lent<'_> {
     fn drop(&mut self) {
-        lock(&self.run.free).push(self.at);
+        lock(&self.run.free).push((self.at, Some(thread::current().id())));
     }
 }
 

@@ -4,13 +4,13 @@ use super::body::{Body, PartMaker};
 use super::compile::{Compiled, LaidUse};
 use super::draft::Mode;
 use super::group::{Access, Group, GroupOp, Region};
-use super::memory::{Form, Storage, aligned};
+use super::memory::{Form, Ring, Storage, aligned};
 use crate::tiles::{Group as TileGroup, Place, Window, conflicts, pack};
 
 /// The most operations whose steps have any memory: a round of more takes long enough by itself.
 const APART_MAX: usize = 64;
 /// The most batches of an operation that a step has. A cancelled scope ends after a step.
-const CHUNK_MAX: u64 = 16;
+const CHUNK_MAX: u64 = 64;
 /// The most bytes of all tiles of a batch whose step has several. Larger ones take long enough.
 const CHUNKED_BYTES_MAX: u64 = 1 << 20;
 /// The least steps for each that is in flight: so no worker waits long for the last one.
@@ -134,10 +134,10 @@ impl Compiled<'_> {
         for ((at, _), start) in own.iter().zip(starts) {
             let storage = &mut laid.storages[*at];
             storage.at = Some(end.saturating_add(start));
-            if let Form::Blocks { stride: own, ring, .. } = &mut storage.form {
-                *own = stride;
+            if let Form::Blocks { ring, .. } = &mut storage.form {
+                ring.stride = stride;
                 if laid.is_apart {
-                    (*ring, storage.apart) = (1, stride);
+                    (ring.blocks, storage.apart) = (1, stride);
                 }
             }
         }
@@ -155,8 +155,8 @@ impl Compiled<'_> {
             tile.iter().zip(&draft.extents).map(|(&tile, &extent)| tile.min(extent)).product::<u64>() * draft.element_bytes;
         if tiles == 1 || !is_of_rows {
             // Those of a batch share memory with others of its step, which may be of other batches.
-            let (ring, shift) = if tiles == 1 { (in_flight, window.from_step.unwrap_or(0)) } else { (ring, 0) };
-            return Form::Blocks { tile, ring, stride: aligned(bytes), shift };
+            let (blocks, shift) = if tiles == 1 { (in_flight, window.from_step.unwrap_or(0)) } else { (ring, 0) };
+            return Form::Blocks { tile, ring: Ring { blocks, stride: aligned(bytes), shift } };
         }
         // A halo that is longer than a tile is gathered.
         let halo = |side: fn(&LaidUse) -> usize| {
@@ -179,16 +179,18 @@ impl Compiled<'_> {
             let at = storages.position(|storage| storage.store == store).expect("a group has all stores that it uses");
             let storage = &group.storages[at];
             let bytes = (!is_always_slice(storage, used)).then(|| used.most(&storage.extents) * storage.element_bytes);
-            let (extents, is_on_device) = (storage.extents.clone(), storage.is_on_device);
+            let along = |(axis, &extent): (usize, &u64)| used.part.of_axis(axis, extent);
+            let (axes, is_on_device) = (storage.extents.iter().enumerate().map(along).collect(), storage.is_on_device);
+            let blocks = blocks(storage, used, &laid.launch);
             let own = bytes.map(|bytes| group.region(is_on_device).gather(bytes));
             let shape = &used.shape;
             accesses.push(Some(Access {
                 storage: at as u32,
-                part: used.part.clone(),
-                extents,
+                axes,
                 is_written: used.mode != Mode::Read,
                 is_updated: used.mode == Mode::Update && used.copies_from.is_none(),
                 copies_from: used.copies_from,
+                blocks,
                 gathered: own,
                 follows_leaves: !shape.is_whole && !shape.is_transposed,
                 around: (shape.by[0] as i64 - shape.before[0] as i64, shape.by[0] as i64 + shape.behind[0] as i64),
@@ -212,6 +214,14 @@ impl Compiled<'_> {
 fn packed(stores: &[(usize, Window)], bytes: impl Fn(&Window) -> u64) -> (Vec<u64>, u64) {
     let block = |(_, window): &(usize, Window)| (window.used.0, window.used.1, aligned(bytes(window)));
     pack(&stores.iter().map(block).collect::<Vec<_>>())
+}
+
+/// Returns the ring whose blocks are the tiles that a use has, batch by batch.
+fn blocks(storage: &Storage, used: &LaidUse, launch: &[u64]) -> Option<Ring> {
+    let Form::Blocks { tile, ring } = &storage.form else { return None };
+    let counts = storage.extents.iter().zip(tile).map(|(&extent, &tile)| extent.div_ceil(tile).max(1));
+    let is_alike = counts.chain(std::iter::repeat(1)).take(launch.len()).eq(launch.iter().copied());
+    (used.shape.is_own() && *tile == used.tile && is_alike).then_some(*ring)
 }
 
 /// Returns whether all that a use has of a store is one slice.

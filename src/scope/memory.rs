@@ -104,6 +104,7 @@ impl Drop for Block {
 pub(super) type Range = (u64, u64);
 
 /// Returns the number of elements of a tile.
+#[inline]
 pub(super) fn len(ranges: &[Range]) -> u64 {
     ranges.iter().map(|(start, end)| end - start).product()
 }
@@ -133,13 +134,27 @@ pub(super) enum Form {
         before: u64,
         behind: u64,
     },
-    /// A ring of blocks, each so many bytes behind the one before. Block b has place `b + shift` there.
+    /// A ring of blocks, each a tile of this shape.
     Blocks {
         tile: Vec<u64>,
-        ring: u64,
-        stride: u64,
-        shift: u64,
+        ring: Ring,
     },
+}
+
+/// A ring of blocks, each so many bytes behind the one before. Block b has place `b + shift` there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ring {
+    pub(super) blocks: u64,
+    pub(super) stride: u64,
+    pub(super) shift: u64,
+}
+
+impl Ring {
+    /// Returns where a block begins; in bytes.
+    #[inline]
+    pub(super) fn block(&self, number: u64) -> u64 {
+        if self.blocks == 1 { 0 } else { (number + self.shift) % self.blocks * self.stride }
+    }
 }
 
 impl Storage {
@@ -156,7 +171,7 @@ impl Storage {
                 let rows = ring.saturating_mul(*tile).saturating_add(before + behind);
                 rows.saturating_mul(self.width()).saturating_mul(self.element_bytes)
             }
-            Form::Blocks { ring, stride, .. } => ring.saturating_mul(*stride),
+            Form::Blocks { ring, .. } => ring.blocks.saturating_mul(ring.stride),
         }
     }
 
@@ -219,7 +234,7 @@ impl Storage {
                 let run = if last == 0 { tile - ranges[0].0 % tile } else { self.extents[last] - ranges[last].0 };
                 (offset * self.element_bytes, run)
             }
-            Form::Blocks { tile, ring, stride, shift } => {
+            Form::Blocks { tile, ring } => {
                 let (mut block, mut offset, mut run) = (0, 0, 0);
                 for (axis, shape) in self.block_shape(ranges).enumerate() {
                     let (at, tile) = (ranges[axis].0, tile[axis]);
@@ -227,7 +242,7 @@ impl Storage {
                     offset = along(shape, at % tile, offset);
                     run = shape - at % tile;
                 }
-                ((block + shift) % ring * stride + offset * self.element_bytes, run)
+                (ring.block(block) + offset * self.element_bytes, run)
             }
         }
     }

@@ -35,6 +35,7 @@ mod array;
 mod batch;
 mod bodies;
 mod body;
+mod cache;
 #[cfg(debug_assertions)]
 mod claims;
 mod compile;

@@ -104,7 +104,7 @@ impl<'a> Batch<'a> {
             let Some(access) = access else { continue };
             let storage = &self.run().group.storages[access.storage as usize];
             if storage.is_on_device {
-                each(at, access, storage, &self.ranges::<AXES_MAX>(at)[..access.extents.len()])?;
+                each(at, access, storage, &self.ranges::<AXES_MAX>(at)[..access.axes.len()])?;
             }
         }
         Ok(())
@@ -157,7 +157,7 @@ impl<'a> Batch<'a> {
 
     fn device_found(&self, at: u32) -> At<'a> {
         let access = self.access(at);
-        self.run().device_find(access, &self.ranges::<AXES_MAX>(at)[..access.extents.len()], self.slot)
+        self.run().device_find(access, &self.ranges::<AXES_MAX>(at)[..access.axes.len()], self.slot)
     }
 
     /// Returns the tile on the device of a use that reads.

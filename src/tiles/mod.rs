@@ -54,6 +54,7 @@ pub use meet::Meeting;
 pub use memory::Window;
 pub(crate) use memory::{Place, pack};
 pub use outline::{AXES_MAX, Mode, OPS_MAX, OpId, OpKind, OpName, Operation, Outline, StoreId, VOLUME_MAX};
+pub(crate) use part::Along;
 pub use part::Part;
 pub use reason::{Clash, Reason, Side};
 pub(crate) use rules::conflicts;

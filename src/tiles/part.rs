@@ -54,9 +54,30 @@ impl AxisTiles {
     }
 
     /// Returns the interval of a tile, cut to the store. It is empty if the end is not above the start.
+    #[inline]
     pub(super) fn interval(&self, at: i64, extent: i64) -> (i64, i64) {
         let start = self.offset + self.tile * at;
         ((start - self.before).max(0), (start + self.tile + self.behind).min(extent))
+    }
+}
+
+/// A part along one axis of a store.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Along {
+    /// None: all elements.
+    tiles: Option<AxisTiles>,
+    pub(crate) extent: u64,
+}
+
+impl Along {
+    /// Returns the elements of a batch: the first, and one behind the last. `point` is the batch's point in
+    /// the launch.
+    #[inline]
+    pub(crate) fn elements(&self, point: &[u64]) -> (u64, u64) {
+        let extent = self.extent as i64;
+        let (start, end) = self.tiles.map_or((0, extent), |tiles| tiles.interval(point[tiles.by] as i64, extent));
+        let start = start.clamp(0, extent);
+        (start as u64, end.clamp(start, extent) as u64)
     }
 }
 
@@ -128,13 +149,9 @@ impl Part {
         })
     }
 
-    /// Returns the elements of a batch along an axis of the store: the first, and one behind the last.
-    /// `point` is the batch's point in the launch.
-    pub(crate) fn elements(&self, axis: usize, point: &[u64], extent: u64) -> (u64, u64) {
-        let tiles = self.along(axis);
-        let (start, end) = tiles.map_or((0, extent as i64), |tiles| tiles.interval(point[tiles.by] as i64, extent as i64));
-        let start = start.clamp(0, extent as i64);
-        (start as u64, end.clamp(start, extent as i64) as u64)
+    /// Returns the part along an axis of a store that has so many elements there.
+    pub(crate) fn of_axis(&self, axis: usize, extent: u64) -> Along {
+        Along { tiles: self.along(axis), extent }
     }
 
     /// Returns whether Legate takes two partitions as equal: it compares the shapes of tiles and how many

@@ -156,11 +156,12 @@ fn rows(streaming: Streaming) -> (Plan, f64) {
     (plan, sum)
 }
 
-// Seen to fail when a leaf had 4096 elements of what is reduced: tiles of `wide` had 8 MiB.
+// Seen to fail when a leaf had 4096 elements of what is reduced: tiles of `wide` had 8 MiB, and four of them were in flight.
 #[test]
 fn tiles_of_long_rows_stay_small_beside_a_reduction_of_short_ones() {
     let (plan, sum) = rows(Streaming::strict().workers(2));
-    assert!(scope(&plan).peak_bytes() < 2 << 20, "{}", scope(&plan));
+    // Four batches in flight, of at most half of a second cache of 2 MiB.
+    assert!(scope(&plan).peak_bytes() < 5 << 20, "{}", scope(&plan));
     for streaming in [Streaming::off(), Streaming::relaxed().over_decompose_factor(7), Streaming::strict().memory_max(1 << 18)] {
         assert_eq!(rows(streaming).1.to_bits(), sum.to_bits(), "{streaming:?}");
     }
