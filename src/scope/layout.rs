@@ -10,7 +10,7 @@ use crate::tiles::{Group as TileGroup, Place, Window, conflicts, pack};
 /// The most operations whose steps have any memory: a round of more takes long enough by itself.
 const APART_MAX: usize = 64;
 /// The most batches of an operation that a step has. A cancelled scope ends after a step.
-const CHUNK_MAX: u64 = 64;
+const CHUNK_MAX: u64 = 32;
 /// The most bytes of all tiles of a batch whose step has several. Larger ones take long enough.
 const CHUNKED_BYTES_MAX: u64 = 1 << 20;
 /// The least steps for each that is in flight: so no worker waits long for the last one.

@@ -156,7 +156,7 @@ fn rows(streaming: Streaming) -> (Plan, f64) {
     (plan, sum)
 }
 
-// Seen to fail when a leaf had 4096 elements of what is reduced: tiles of `wide` had 8 MiB, and four of them were in flight.
+// Seen to fail when a leaf had 4096 elements of what is reduced: tiles of `wide` had 8 MiB, four in flight.
 #[test]
 fn tiles_of_long_rows_stay_small_beside_a_reduction_of_short_ones() {
     let (plan, sum) = rows(Streaming::strict().workers(2));
