@@ -54,7 +54,7 @@ impl Graph {
     ///
     /// let mut g = Graph::new();
     /// let heat = g.scope("heat", Streaming::strict(), |s| {
-    ///     let (u, v, w) = (s.store("u", [600, 400]), s.store("v", [600, 400]), s.store("w", [600, 400]));
+    ///     let (u, v, w) = (s.store("u", [6000, 400]), s.store("v", [6000, 400]), s.store("w", [6000, 400]));
     ///     s.write("begin", (), &u, |mut u: TileMut<f32, 2>| u.fill(1.0));
     ///     for (from, to) in [(&u, &v), (&v, &w)] {
     ///         s.write("step", from.halo([1, 0], [1, 0]), to, step);
@@ -68,7 +68,7 @@ impl Graph {
     /// assert!(scope.peak_bytes() < scope.unstreamed_bytes());
     /// let mut outputs = futures::executor::block_on(Executor::host()?.run(&plan, inputs! {}))?;
     /// let heat = outputs.take::<Array<f32, 2>>("heat")?;
-    /// assert_eq!((heat[[300, 200]], heat[[0, 0]]), (1.0, 0.59375));
+    /// assert_eq!((heat[[3000, 200]], heat[[0, 0]]), (1.0, 0.59375));
     /// # Ok::<(), anabranch::Error>(())
     /// ```
     pub fn scope<R: Results>(
