@@ -10,7 +10,7 @@ use super::group::Group;
 use super::memory::{ALIGN, BYTES_MAX, aligned};
 use super::streaming::Streaming;
 use crate::error::{Error, Kind, Result};
-use crate::tiles::{Reason, Streamed, Window};
+use crate::tiles::{Reason, Rule, Streamed, Window};
 
 /// Why a scope does not stream as a whole; the [source](std::error::Error::source) of the error that
 /// `compile` returns.
@@ -80,15 +80,17 @@ impl Fitting<'_> {
     }
 
     /// Finds tiles, groups and the number of batches in flight. Tiles of the default size become smaller
-    /// until the scope streams as it must, and fits with a batch for each worker.
+    /// until the scope streams as it must, and fits with a batch for each worker: into the bound, or into the
+    /// bytes of the whole stores.
     pub(super) fn fit(&self) -> Result<Fit> {
         let wanted = self.settings().batches_in_flight() as u64;
         let enough = wanted.min(self.settings().worker_count() as u64);
-        let (sizes, mut refused, mut best) = (self.sizes()?, None, None::<Fit>);
+        let (sizes, mut refused) = (self.sizes()?, None);
+        let [mut best, mut above] = [const { None::<Fit> }; 2];
         for &pieces in &sizes {
             let tried = match self.settings().memory_max {
                 Some(limit) => self.fit_at_most(pieces, wanted, limit),
-                None => self.fit_in(pieces, wanted, None).map(Ok),
+                None => self.fit_below_whole((pieces, wanted), &mut above),
             };
             match tried {
                 Ok(Ok(fit)) if fit.in_flight >= enough => return Ok(fit),
@@ -104,7 +106,21 @@ impl Fitting<'_> {
                 Err(error) => return Err(error),
             }
         }
-        best.map_or_else(|| self.fit_least(&sizes, wanted, refused), Ok)
+        best.or(above).map_or_else(|| self.fit_least(&sizes, wanted, refused), Ok)
+    }
+
+    /// Fits a scope without a bound: into fewer bytes than the whole stores have, if it is to be found how.
+    /// Otherwise `above` becomes a fit into more.
+    fn fit_below_whole(&self, (pieces, wanted): (u64, u64), above: &mut Option<Fit>) -> Result<Result<Fit, ()>> {
+        let (fit, settings) = (self.fit_in(pieces, wanted, None)?, self.settings());
+        let whole = fit.streamed.unstreamed_bytes();
+        let is_set = settings.in_flight.is_some() || settings.factor.is_some() || settings.rule == Rule::Off;
+        if is_set || pieces == 1 || fit.peak_bytes <= whole {
+            return Ok(Ok(fit));
+        }
+        above.get_or_insert(fit);
+        let one = self.fit_in(pieces, 1, None)?;
+        if one.peak_bytes > whole { Ok(Err(())) } else { self.widened(one, (pieces, wanted), whole).map(Ok) }
     }
 
     /// Returns how many tiles the largest store may have, those of the default size first.
