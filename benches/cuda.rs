@@ -158,7 +158,7 @@ fn main() {
     for form in Form::ALL {
         for policy in [&Single as &dyn Policy, &CriticalPath::default().streams(STREAMS)] {
             let plan = graph(&form.shape(args.nodes)).compile_with(policy).expect("shapes are valid graphs");
-            let Figures { ns, calls_by_hand, ours_by_hand } = compare(&args, &plan, soft);
+            let Figures { ns, calls_by_hand, ours_by_hand } = compare(&args, &plan, soft.as_ref());
             let schedule = plan.schedule();
             let counts = [schedule.streams().to_string(), schedule.waits().to_string()];
             let cells = [form.to_string(), schedule.policy().to_owned()].into_iter().chain(counts);
@@ -204,7 +204,7 @@ struct Figures {
 }
 
 /// `soft` is the device if it is one of the software driver's.
-fn compare(args: &Args, plan: &Plan, soft: Option<Device>) -> Figures {
+fn compare(args: &Args, plan: &Plan, soft: Option<&Device>) -> Figures {
     let exec = |has_graphs| {
         Executor::builder().workers(1).cuda(&[args.ordinal]).cuda_graphs(has_graphs).build().expect("a device opens")
     };
@@ -261,6 +261,6 @@ fn host_node() -> Plan {
     graph.compile_with(&Single).expect("it is a valid graph")
 }
 
-fn release(soft: Option<Device>) {
+fn release(soft: Option<&Device>) {
     soft.into_iter().for_each(|device| device.release_stall());
 }

@@ -75,7 +75,7 @@ fn main() {
             run(&exec, &plan);
             // The kernel, and the word behind it; an event is no work.
             let operations = if completion == Completion::Lane { 2 } else { 1 };
-            let cells = DELAYS.map(|delay| waiting(&exec, &plan, device, (delay, operations)));
+            let cells = DELAYS.map(|delay| waiting(&exec, &plan, &device, (delay, operations)));
             device.clear_faults();
             let first = [format!("{completion:?}"), format!("{pace:?}"), format!("{:.2}", idle())];
             table.push(first.into_iter().chain(cells));
@@ -101,7 +101,7 @@ fn run(exec: &Executor, plan: &Plan) {
 }
 
 /// Returns by how much runs end later than the work that they wait for, and the reactor's share of a core.
-fn waiting(exec: &Executor, plan: &Plan, device: Device, (delay, operations): (Duration, usize)) -> String {
+fn waiting(exec: &Executor, plan: &Plan, device: &Device, (delay, operations): (Duration, usize)) -> String {
     device.clear_faults();
     device.delay_every_operation(delay);
     let (mut later, mut shares) = (Vec::new(), Vec::new());

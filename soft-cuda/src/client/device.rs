@@ -2,10 +2,12 @@
 
 use std::ffi::c_void;
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::code::Code;
-use crate::wire::{Control, Counters, HostFunctions, List, Setting, Text, ViolationKind, Which};
+use crate::wire::{Control, Counters, DEVICES, HostFunctions, List, Setting, Text, ViolationKind, Which};
 
 /// Something that was done wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,15 +20,44 @@ pub struct Violation {
 
 /// The control of one device. Faults are counted from when they are planned: the first operation, call or
 /// allocation after that is number 1. They are used up by happening.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Device {
     control: &'static Control,
     ordinal: u32,
+    _claim: Option<Arc<Claim>>,
+}
+
+/// The devices that have an owner, as bits.
+static CLAIMED: AtomicU64 = AtomicU64::new(0);
+const _: () = assert!(DEVICES <= u64::BITS);
+
+/// Keeps a device from having a second owner, even while it has no context.
+struct Claim(u32);
+
+impl Claim {
+    fn new(ordinal: u32) -> Option<Self> {
+        // ORDERING: AcqRel: the next owner resets the device after all that the owner before did with it.
+        let before = CLAIMED.fetch_or(1 << ordinal, Ordering::AcqRel);
+        (before & 1 << ordinal == 0).then(|| Self(ordinal))
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        // ORDERING: Release: see `new`.
+        CLAIMED.fetch_and(!(1 << self.0), Ordering::Release);
+    }
 }
 
 impl Device {
     pub(super) fn new(control: &'static Control, ordinal: u32) -> Self {
-        Self { control, ordinal }
+        Self { control, ordinal, _claim: None }
+    }
+
+    /// Makes this and its clones the device's only owners. Returns none if it has one, or a context.
+    pub(super) fn claim(mut self) -> Option<Self> {
+        self._claim = Some(Arc::new(Claim::new(self.ordinal)?));
+        (self.counters().retains == 0).then_some(self)
     }
 
     /// Returns the number of the device, as `CudaContext::new` takes it.

@@ -131,17 +131,17 @@ impl Client {
         Device::new(self.control, ordinal)
     }
 
-    /// Returns a device with no context, as it was at the beginning, for tests that run at the same time. It
-    /// goes round: no other caller in this process gets the same one before 63 others were given out.
+    /// Returns a device with no context, as it was at the beginning, for tests that run at the same time: no
+    /// other caller in this process gets the same one before it and its clones are dropped.
     ///
     /// # Panics
-    /// If every device has a context.
+    /// If every device has an owner or a context.
     pub fn next_device(&self) -> Device {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         // ORDERING: Relaxed: only the numbers' being different matters.
-        let candidates = (0..DEVICES).map(|_| self.device(NEXT.fetch_add(1, Ordering::Relaxed) % DEVICES));
-        let device = candidates.into_iter().find(|device| device.counters().retains == 0);
-        let Some(device) = device else { panic!("all {DEVICES} devices of the soft driver have a context") };
+        let mut candidates = (0..DEVICES).map(|_| self.device(NEXT.fetch_add(1, Ordering::Relaxed) % DEVICES));
+        let device = candidates.find_map(Device::claim);
+        let Some(device) = device else { panic!("all {DEVICES} devices of the soft driver have an owner or a context") };
         device.reset();
         device
     }

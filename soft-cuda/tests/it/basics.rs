@@ -150,7 +150,7 @@ fn stale_handles_are_found_out() {
 #[test]
 fn everything_counts_back_to_zero() {
     let bench = Bench::new();
-    let device = bench.device;
+    let device = bench.device.clone();
     {
         let stream = bench.stream();
         let data = stream.clone_htod(&[1u8; 1000]).unwrap();
@@ -185,6 +185,21 @@ fn two_retains_are_one_context_until_the_last_release() {
     drop(second);
     let third = CudaContext::new(device.ordinal()).unwrap();
     assert_ne!(third.cu_ctx(), old);
+}
+
+#[test]
+fn a_device_without_a_context_has_one_owner() {
+    // Seen to fail with a look at the context only.
+    let device = client().next_device();
+    let clone = device.clone();
+    for round in 0..200 {
+        assert_ne!(client().next_device().ordinal(), device.ordinal(), "round {round}");
+    }
+    drop(device);
+    assert_ne!(client().next_device().ordinal(), clone.ordinal());
+    let ordinal = clone.ordinal();
+    drop(clone);
+    assert!((0..200).any(|_| client().next_device().ordinal() == ordinal));
 }
 
 #[test]

@@ -99,7 +99,7 @@ fn what_a_dead_context_is_given_back_is_gone() {
 #[test]
 fn a_context_made_after_the_last_release_of_a_dead_one_lives() {
     let bench = Bench::new();
-    let device = bench.device;
+    let device = bench.device.clone();
     device.fail_operation(Which::Kernel, 1, Code::LAUNCH_FAILED);
     let stream = bench.stream();
     nothing(&bench, &stream).unwrap();
@@ -186,7 +186,7 @@ fn a_stall_released_before_the_stream_gets_there_is_over() {
 #[test]
 fn the_last_release_ends_a_stalled_stream_and_those_behind_it() {
     let bench = Bench::new();
-    let device = bench.device;
+    let device = bench.device.clone();
     let (stalled, waiting) = (bench.stream(), bench.stream());
     device.stall_operation(Which::Kernel, 1);
     let said = Said::new();
@@ -203,7 +203,7 @@ fn the_last_release_ends_a_stalled_stream_and_those_behind_it() {
 #[test]
 fn the_last_release_ends_a_stalled_stream_that_nobody_waits_for() {
     let bench = Bench::new();
-    let device = bench.device;
+    let device = bench.device.clone();
     let stream = bench.stream();
     device.stall_operation(Which::Kernel, 1);
     nothing(&bench, &stream).unwrap();
@@ -220,7 +220,7 @@ fn the_last_release_ends_a_wait_for_another_devices_stalled_stream() {
     let event = here.record_event(None).unwrap();
     there.wait(&event).unwrap();
     nothing(&waiting, &there).unwrap();
-    let device = waiting.device;
+    let device = waiting.device.clone();
     drop((there, waiting));
     assert_eq!((device.counters().threads, device.counters().executed), (0, 0));
     stalled.device.release_stall();

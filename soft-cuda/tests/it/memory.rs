@@ -117,7 +117,7 @@ fn a_double_free_is_refused() {
 #[test]
 fn what_was_never_freed_is_a_leak() {
     let bench = Bench::new();
-    let device = bench.device;
+    let device = bench.device.clone();
     // SAFETY: leaking is the point.
     unsafe { result::malloc_sync(24) }.unwrap();
     // SAFETY: as above.
