@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 use super::{THREADS, Way};
 
-/// The elements of a block that fits into a core's second cache.
+/// The elements of a block that fits into a core's L2 cache.
 const BLOCK: usize = (256 << 10) / size_of::<f64>();
 
 /// Adds numbers, in several sums at once. All ways use it.

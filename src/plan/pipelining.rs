@@ -281,7 +281,8 @@ fn dropped(graph: &Graph) -> Vec<(u32, &'static Transfer)> {
     // A value that needs no drop is just overwritten.
     let stays = |value: &&ValueInfo| stays(value) && (value.of.transfer.needs_drop || value.sharer.is_some());
     let staying = graph.values.iter().filter(stays).map(|value| (value.offset, value.of.transfer));
-    staying.chain(graph.left_behind()).collect()
+    let inner = graph.nested().into_iter().flat_map(|inner| inner.graph.left_behind());
+    staying.chain(graph.left_behind()).chain(inner).collect()
 }
 
 /// Returns the inputs that are results.

@@ -42,6 +42,10 @@ const DEVICE_CACHE_BYTES: u64 = 16 << 20;
 const ONE_TILE_BYTES_MAX: u64 = 16 << 20;
 /// Tiles of a batch with fewer bytes are not made smaller, so that more of them are in flight.
 const BATCH_BYTES_MIN: u64 = 16 << 10;
+const DEVICE_BATCH_BYTES_MIN: u64 = 1 << 20;
+/// A device has enough to do with so many batches in flight: one goes there, one is worked on, and one comes
+/// back.
+const DEVICE_BATCHES: u64 = 3;
 /// With fewer tiles nothing is gained, and a stencil's first batch would need the last one.
 const TILES_MIN: u64 = 4;
 /// How often a bound is raised to find the least that would do.
@@ -79,12 +83,19 @@ impl Fitting<'_> {
         &self.draft.settings
     }
 
+    fn has_device(&self) -> bool {
+        self.draft.stores.iter().any(|store| store.is_on_device)
+    }
+
     /// Finds tiles, groups and the number of batches in flight. Tiles of the default size become smaller
     /// until the scope streams as it must, and fits with a batch for each worker: into the bound, or into the
     /// bytes of the whole stores.
     pub(super) fn fit(&self) -> Result<Fit> {
         let wanted = self.settings().batches_in_flight() as u64;
-        let enough = wanted.min(self.settings().worker_count() as u64);
+        let workers = self.settings().worker_count() as u64;
+        let (batches, bytes_min) =
+            if self.has_device() { (workers.min(DEVICE_BATCHES), DEVICE_BATCH_BYTES_MIN) } else { (workers, BATCH_BYTES_MIN) };
+        let enough = wanted.min(batches);
         let (sizes, mut refused) = (self.sizes()?, None);
         let [mut best, mut above] = [const { None::<Fit> }; 2];
         for &pieces in &sizes {
@@ -95,7 +106,7 @@ impl Fitting<'_> {
             match tried {
                 Ok(Ok(fit)) if fit.in_flight >= enough => return Ok(fit),
                 Ok(Ok(fit)) => {
-                    let is_small = fit.batch_bytes() <= BATCH_BYTES_MIN;
+                    let is_small = fit.batch_bytes() <= bytes_min;
                     best = best.filter(|best| best.in_flight >= fit.in_flight).or(Some(fit));
                     if is_small {
                         break;
@@ -109,8 +120,8 @@ impl Fitting<'_> {
         best.or(above).map_or_else(|| self.fit_least(&sizes, wanted, refused), Ok)
     }
 
-    /// Fits a scope without a bound: into fewer bytes than the whole stores have, if it is to be found how.
-    /// Otherwise `above` becomes a fit into more.
+    /// Fits a scope without a bound into no more bytes than the whole stores have. If that fails with tiles
+    /// of this size, `above` becomes a fit into more.
     fn fit_below_whole(&self, (pieces, wanted): (u64, u64), above: &mut Option<Fit>) -> Result<Result<Fit, ()>> {
         let (fit, settings) = (self.fit_in(pieces, wanted, None)?, self.settings());
         let whole = fit.streamed.unstreamed_bytes();
@@ -349,8 +360,7 @@ impl Fitting<'_> {
         let streamed = compiled.outline.stream(settings.rule)?;
         let tiles = |group: &crate::tiles::Group| group.windows().iter().filter_map(|window| window.tiles).sum::<u64>();
         let live = streamed.groups().iter().map(tiles).max().unwrap_or(1).max(1);
-        let is_on_device = self.draft.stores.iter().any(|store| store.is_on_device);
-        let cache = if is_on_device { DEVICE_CACHE_BYTES } else { cache::cache_bytes() };
+        let cache = if self.has_device() { DEVICE_CACHE_BYTES } else { cache::cache_bytes() };
         let pieces = largest.div_ceil((cache / live).max(ALIGN));
         Ok(if pieces < TILES_MIN { 1 } else { pieces })
     }

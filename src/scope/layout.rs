@@ -93,7 +93,12 @@ impl Compiled<'_> {
     /// small, so that a worker looks for work less often.
     fn chunk(&self, group: &TileGroup, in_flight: u64) -> u64 {
         let of_batch = group.windows().iter().filter(|window| window.tiles.is_some());
-        let bytes: u64 = of_batch.map(|window| window.tile_bytes).sum();
+        let tiles: u64 = of_batch.map(|window| window.tile_bytes).sum();
+        let parts = |op: usize| match &self.draft.ops[op].body {
+            Body::Fold(fold, _) => self.laid[op].parts_max().saturating_mul(fold.part_bytes()),
+            Body::Task(_) | Body::Kernel(_) | Body::Transfer(..) => 0,
+        };
+        let bytes = group.ops().map(|op| parts(op.index())).fold(tiles, u64::saturating_add);
         let batches = group.ops().map(|op| self.laid[op.index()].launch.iter().product::<u64>()).max().unwrap_or(1);
         if bytes > CHUNKED_BYTES_MAX { 1 } else { (batches / (in_flight * STEPS_MIN)).clamp(1, CHUNK_MAX) }
     }

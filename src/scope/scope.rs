@@ -256,8 +256,8 @@ impl Scope {
     /// When the run is cancelled or dropped, the future is dropped.
     ///
     /// # Examples
-    /// From a file, in blocking calls aside of the runtime. The closure is called for each tile, so it gives
-    /// each future what it needs.
+    /// From a file, in blocking calls outside of the async runtime. The closure is called for each tile, so
+    /// it gives each future what it needs.
     /// ```no_run
     /// use std::os::unix::fs::FileExt;
     /// use std::sync::Arc;

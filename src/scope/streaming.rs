@@ -45,15 +45,16 @@ impl Streaming {
     }
 
     /// Splits the largest store into so many tiles for each worker, as Legate does. The default is better:
-    /// tiles of a size for which those of a batch fit into half of a core's second cache.
+    /// tiles of a size for which those of a batch fit into half of a core's L2 cache.
     pub const fn over_decompose_factor(self, factor: usize) -> Self {
         Self { factor: Some(factor), ..self }
     }
 
     /// Sets the most bytes of tiles, whole stores, buffers of transfers and parts of reductions in memory, on
     /// the host and on a device together. Tiles of the default size become smaller, until there is room for a
-    /// batch for each worker. If that is not enough, fewer batches are in flight. If one does not fit,
-    /// `compile` fails, and says how many bytes would do.
+    /// batch for each worker, but not below 16 KiB for the tiles of a batch; on a device, for three batches,
+    /// but not below 1 MiB. If that is not enough, fewer batches are in flight, or tiles are smaller still.
+    /// If nothing fits, `compile` fails, and says how many bytes would do.
     ///
     /// It is the bound of one run of the scope: a pipeline may run it for several items at a time.
     pub const fn memory_max(self, bytes: u64) -> Self {
@@ -62,7 +63,8 @@ impl Streaming {
 
     /// Sets the most steps in flight, of which each has a batch of each operation, or several small ones one
     /// after the other. The default is twice the number of workers, so that a worker finds a batch while
-    /// another one is late; with a factor, whose tiles may be large, it is the number of workers.
+    /// another one is late; with a factor, whose tiles may be large, it is the number of workers. It is less
+    /// where more would need more memory than the whole stores.
     pub const fn in_flight(self, batches: usize) -> Self {
         Self { in_flight: Some(batches), ..self }
     }

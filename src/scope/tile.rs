@@ -94,13 +94,12 @@ impl<const N: usize> TilePlace<N> {
 /// # Panics
 /// For others: the tile should have them.
 #[cold]
-fn missing<P, const N: usize>(at: &[usize], place: &TilePlace<N>, store: [usize; N]) -> Option<P> {
+fn missing<P, const N: usize>(what: &str, at: &[usize], place: &TilePlace<N>, store: [usize; N], how: &str) -> Option<P> {
     if at.iter().zip(store).any(|(&at, along)| at >= along) {
         return None;
     }
     let ranges: Vec<_> = (0..N).map(|axis| place.range(axis)).collect();
-    let what = if at.len() == N { "element" } else { "row" };
-    panic!("the {what} {at:?} is outside of a tile of {ranges:?}: read the store with a larger halo")
+    panic!("the {what} {at:?} is outside of a tile of {ranges:?}: {how}")
 }
 
 #[cold]
@@ -109,7 +108,7 @@ fn beyond<const N: usize>(at: [usize; N], store: [usize; N]) -> ! {
 }
 
 macro_rules! reads {
-    ($Tile:ident) => {
+    ($Tile:ident, $how:literal) => {
         impl<T, const N: usize> $Tile<'_, T, N> {
             /// Returns the elements in row-major order.
             #[inline]
@@ -136,7 +135,7 @@ macro_rules! reads {
             /// If the store has it, and the tile does not.
             #[inline]
             pub fn get(&self, at: [usize; N]) -> Option<&T> {
-                let offset = self.place.offset(at).or_else(|| missing(&at, &self.place, self.store));
+                let offset = self.place.offset(at).or_else(|| missing("element", &at, &self.place, self.store, $how));
                 self.elements.get(offset?)
             }
 
@@ -147,7 +146,7 @@ macro_rules! reads {
             /// If the store has it, and the tile does not.
             #[inline]
             pub fn row(&self, at: usize) -> &[T] {
-                let row = self.place.row(at).or_else(|| missing(&[at], &self.place, self.store));
+                let row = self.place.row(at).or_else(|| missing("row", &[at], &self.place, self.store, $how));
                 row.map_or(&[], |row| &self.elements[row])
             }
         }
@@ -169,8 +168,8 @@ macro_rules! reads {
     };
 }
 
-reads!(Tile);
-reads!(TileMut);
+reads!(Tile, "read the store with a larger `halo`, or `whole`");
+reads!(TileMut, "an operation writes its own tile only");
 
 impl<'a, T, const N: usize> Tile<'a, T, N> {
     pub(super) fn new(elements: &'a [T], place: TilePlace<N>, store: [usize; N]) -> Self {
@@ -195,7 +194,8 @@ impl<'a, T, const N: usize> TileMut<'a, T, N> {
     /// If the store has it, and the tile does not.
     #[inline]
     pub fn get_mut(&mut self, at: [usize; N]) -> Option<&mut T> {
-        let offset = self.place.offset(at).or_else(|| missing(&at, &self.place, self.store));
+        let own = "an operation writes its own tile only";
+        let offset = self.place.offset(at).or_else(|| missing("element", &at, &self.place, self.store, own));
         self.elements.get_mut(offset?)
     }
 
@@ -205,7 +205,8 @@ impl<'a, T, const N: usize> TileMut<'a, T, N> {
     /// If the store has it, and the tile does not.
     #[inline]
     pub fn row_mut(&mut self, at: usize) -> &mut [T] {
-        match self.place.row(at).or_else(|| missing(&[at], &self.place, self.store)) {
+        let own = "an operation writes its own tile only";
+        match self.place.row(at).or_else(|| missing("row", &[at], &self.place, self.store, own)) {
             Some(row) => &mut self.elements[row],
             None => &mut [],
         }

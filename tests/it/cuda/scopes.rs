@@ -77,6 +77,22 @@ fn a_device_needs_as_much_memory_as_the_plan_says() {
     gpu.is_clean();
 }
 
+// Seen to fail (32 KiB for 16 workers) when a device had as many batches in flight as workers.
+#[test]
+fn a_bound_leaves_tiles_of_a_device_large() {
+    let mut g = Graph::new();
+    g.scope("s", Streaming::strict().memory_max(4 << 20).workers(16), |s| {
+        let (a, b) = (s.store("a", [1 << 28]), s.device_store("b", [1 << 28]));
+        s.write("fill", (), &a, |mut a: TileMut<u8, 1>| a.fill(1));
+        s.upload("up", &a, &b);
+        let _ = s.update_kernel("change", (), &b, |_: &mut DeviceStream, _: DeviceTileMut<u8, 1>| Ok(()));
+    });
+    let plan = g.compile().unwrap();
+    let plan = plan.scope("s").unwrap();
+    let bytes = plan.streamed().groups()[0].windows().iter().map(|window| window.tile_bytes).sum::<u64>();
+    assert!((1 << 20..=2 << 20).contains(&bytes) && plan.in_flight() >= 2, "{bytes} in a batch: {plan}");
+}
+
 #[test]
 fn a_kernel_that_fails_or_panics_names_the_operation_and_its_batch() {
     for panics in [false, true] {

@@ -366,7 +366,7 @@ fn panic_of(ask: impl Fn(&Tile<u8, 2>) + Send + Sync + 'static) -> Option<String
 // Seen to fail when a tile answered None for all elements that it does not have.
 #[test]
 fn elements_that_only_other_tiles_have_are_a_mistake() {
-    let halo = "at [0..4, 0..2]: the element [4, 1] is outside of a tile of [0..4, 0..2]: read the store with a larger halo";
+    let halo = "at [0..4, 0..2]: the element [4, 1] is outside of a tile of [0..4, 0..2]: read the store with a larger `halo`, or `whole`";
     let in_first = format!("'s/ask' panicked in batch 0 of 2, {halo}");
     assert_eq!(panic_of(|a| _ = a.get([4, 1])), Some(in_first.clone()));
     assert_eq!(panic_of(|a| _ = a[[4, 1]]), Some(in_first.clone()));
@@ -374,6 +374,25 @@ fn elements_that_only_other_tiles_have_are_a_mistake() {
     let beyond = "'s/ask' panicked in batch 0 of 2, at [0..4, 0..2]: the element [8, 0] is outside of a store of [8, 2]";
     assert_eq!(panic_of(|a| _ = a[[8, 0]]), Some(beyond.into()));
     assert_eq!(panic_of(|a| assert_eq!((a.get([8, 0]), a.get([usize::MAX, 0]), a.row(8)), (None, None, &[][..]))), None);
+}
+
+// Seen to fail when it asked for a larger halo, which a tile that is written cannot have.
+#[test]
+fn a_tile_that_is_written_is_the_only_one() {
+    let text = |ask: fn(&mut TileMut<u8, 2>)| {
+        let mut g = Graph::new();
+        g.scope("s", Streaming::strict().over_decompose_factor(2).workers(1), |s| {
+            let a = s.store("a", [8, 2]);
+            s.write("ask", (), &a, move |mut a: TileMut<u8, 2>| ask(&mut a));
+        });
+        let exec = Executor::inline();
+        format!("{:#}", futures::executor::block_on(exec.run(&g.compile().unwrap(), inputs! {})).unwrap_err())
+    };
+    let own = "is outside of a tile of [0..4, 0..2]: an operation writes its own tile only";
+    for told in [text(|a| a[[4, 1]] = 1), text(|a| _ = a.get([4, 1])), text(|a| _ = a.get_mut([4, 1]))] {
+        assert!(told.ends_with(&format!("the element [4, 1] {own}")), "{told}");
+    }
+    assert!(text(|a| _ = a.row_mut(4)).ends_with(&format!("the row [4] {own}")));
 }
 
 #[test]

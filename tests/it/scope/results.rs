@@ -122,6 +122,31 @@ fn what_lies_beside_a_result_is_dropped_with_its_item() {
     }
 }
 
+// Seen to fail (one stays for each item in flight) when only the outermost graph was looked at.
+#[test]
+fn what_lies_beside_the_result_of_a_loop_is_dropped_with_its_item() {
+    for exec in executors() {
+        let alive = Arc::new(());
+        let held = alive.clone();
+        let pipeline = Pipeline::new("numbers", &Ranked::default(), move |g: &mut Graph, x: Value<u64>| {
+            let last = g.repeat("loop", &x, times(3), move |b, x| {
+                let (number, counted) = b.scope("s", Streaming::strict(), |s| counted(s, &x, &held));
+                seen(b, &counted);
+                number
+            });
+            g.task("last", &last, |&last: &u64| last)
+        });
+        let pipeline = pipeline.unwrap();
+        let before = Arc::strong_count(&alive);
+        let mut results = exec.pipe(&pipeline, stream::iter(0..20));
+        for item in 0..20 {
+            assert_eq!(block_on(results.try_next()).unwrap(), Some(item + 3));
+        }
+        assert_eq!(block_on(results.try_next()).unwrap(), None);
+        assert_eq!(Arc::strong_count(&alive), before, "{exec:?}");
+    }
+}
+
 // Seen to fail (one stays for each iteration, or for the last one) when nothing released what lies beside a
 // result.
 #[test]
