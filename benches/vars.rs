@@ -19,6 +19,8 @@ mod machine;
 #[path = "run/report/markers.rs"]
 #[allow(dead_code)]
 mod markers;
+#[path = "vars/ours.rs"]
+mod ours;
 #[path = "vars/peer.rs"]
 mod peer;
 #[path = "run/report/table.rs"]
@@ -32,19 +34,17 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::mpsc;
 use std::time::Instant;
 
-use anabranch::engine::Each;
-use anabranch::{Engine, Error, Executor, Op, Var};
+use anabranch::{Engine, Error, Executor, Op};
 use clap::Parser;
 use futures::executor::block_on;
 
 use crate::machine::{Machine, core_to_core_ns};
 use crate::markers::Output;
+use crate::ours::PENDING_MAX;
 use crate::table::{Table, median};
 use crate::workload::Workload;
 
 const ROUNDS: usize = 9;
-/// Of the engine, and of the peer.
-const PENDING_MAX: usize = 65_536;
 
 /// Measures the cost of operations on variables.
 #[derive(Parser)]
@@ -115,7 +115,7 @@ fn main() {
 fn row(workload: &Workload, workers: usize, bulk: usize, fixed: &mut Vec<f64>) -> [String; 8] {
     let mut round = |_| {
         fixed.push(fixed_work());
-        [ours(workload, workers, bulk), peer::run(workload, workers), core_to_core_ns()]
+        [ours::run(workload, workers, bulk), peer::run(workload, workers), core_to_core_ns()]
     };
     let rounds: Vec<[f64; 3]> = (0..ROUNDS).map(&mut round).collect();
     let of = |which: usize| rounds.iter().map(|round| round[which]).collect::<Vec<f64>>();
@@ -153,83 +153,6 @@ fn steadiness(fixed: &[f64]) -> String {
         "Work that is always the same took {:.2} times as long in the median round as in its fastest.",
         median(fixed) / fastest
     )
-}
-
-/// Pushes the operations of a workload.
-macro_rules! push_all {
-    ($to:ident, $workload:ident, $vars:ident) => {
-        for (write, reads) in $workload.iter() {
-            match (write, reads) {
-                (Some(write), &[read]) => push!($to, &$vars[read], &$vars[write], |x: &u64| x.wrapping_add(1)),
-                (None, &[read]) => push!($to, &$vars[read], (), |x: &u64| _ = std::hint::black_box(*x)),
-                (write, reads) => {
-                    let reads: Vec<Var<u64>> = reads.iter().map(|&read| $vars[read].clone()).collect();
-                    let sum = |values: Each<u64>| values.iter().fold(0, |sum: u64, value| sum.wrapping_add(*value));
-                    push!($to, &reads[..], &$vars[write.expect("what reads much writes")], sum)
-                }
-            }
-        }
-    };
-}
-
-macro_rules! push {
-    ($to:ident, $reads:expr, $writes:expr, $work:expr) => {
-        drop($to.push(Op::task("op", $reads, $writes, $work)).await.expect("it is right"))
-    };
-}
-
-/// Returns the ns of each operation.
-fn ours(workload: &Workload, workers: usize, bulk: usize) -> f64 {
-    let exec = Executor::builder().workers(workers).build().expect("threads start");
-    let engine = Engine::builder(&exec).max_pending(PENDING_MAX).build().expect("it has room");
-    let vars: Vec<Var<u64>> = (0..workload.vars).map(|_| engine.var("v", 1)).collect();
-    let push_all = || {
-        block_on(async {
-            if workload.awaited.is_some() {
-                push_and_await(&engine, workload, &vars).await;
-            } else if bulk > 1 {
-                push_joined(&engine, workload, &vars, bulk).await;
-            } else {
-                push_all!(engine, workload, vars);
-            }
-            engine.idle().await.expect("nothing fails");
-        });
-    };
-    push_all();
-    let start = Instant::now();
-    push_all();
-    start.elapsed().as_nanos() as f64 / workload.len() as f64
-}
-
-/// By itself, because what is collected must outlive the bulk.
-async fn push_joined(engine: &Engine, workload: &Workload, vars: &[Var<u64>], operations_max: usize) {
-    let reads = |reads: &[usize]| reads.iter().map(|&read| vars[read].clone()).collect();
-    let reads: Vec<Vec<Var<u64>>> =
-        workload.iter().map(|(_, list)| if list.len() > 1 { reads(list) } else { Vec::new() }).collect();
-    let mut bulk = engine.bulk(operations_max);
-    for ((write, list), reads) in workload.iter().zip(&reads) {
-        let op = match (write, list) {
-            (Some(write), &[read]) => Op::task("op", &vars[read], &vars[write], |x: &u64| x.wrapping_add(1)),
-            (None, &[read]) => Op::task("op", &vars[read], (), |x: &u64| _ = std::hint::black_box(*x)),
-            (write, _) => {
-                let sum = |values: Each<u64>| values.iter().fold(0, |sum: u64, value| sum.wrapping_add(*value));
-                Op::task("op", &reads[..], &vars[write.expect("what reads much writes")], sum)
-            }
-        };
-        bulk.push(op).await.expect("it is right");
-    }
-    bulk.end().await.expect("it is right");
-}
-
-/// By itself: a handle that may be awaited is kept elsewhere than one that is dropped at once.
-async fn push_and_await(engine: &Engine, workload: &Workload, vars: &[Var<u64>]) {
-    for (number, (write, reads)) in workload.iter().enumerate() {
-        let op = Op::task("op", &vars[reads[0]], &vars[write.unwrap_or(0)], |x: &u64| x.wrapping_add(1));
-        let pushed = engine.push(op).await.expect("it is right");
-        if workload.is_awaited(number) {
-            pushed.await.expect("nothing fails");
-        }
-    }
 }
 
 fn bytes_of_an_operation() -> f64 {

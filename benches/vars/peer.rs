@@ -9,7 +9,7 @@ use std::time::Instant;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock, Semaphore};
 
-use crate::PENDING_MAX;
+use crate::ours::PENDING_MAX;
 use crate::workload::Workload;
 
 enum Guard {

@@ -17,25 +17,46 @@ pub(crate) struct Workload {
 impl Workload {
     pub(crate) fn all(operations: usize) -> Vec<Self> {
         let own = |name, vars: usize, budget, operation: &dyn Fn(usize) -> (Option<usize>, usize)| {
-            let (writes, reads): (Vec<_>, Vec<_>) = (0..operations).map(operation).unzip();
-            Self { name, vars, operations: writes.into_iter().zip(1..).collect(), reads, budget, awaited: None }
-        };
-        let awaiting = |name, every: usize, operations: usize| {
-            let operations = (0..operations).map(|op| (Some(0), op + 1)).collect::<Vec<_>>();
-            Self { name, vars: 1, reads: vec![0; operations.len()], operations, budget: None, awaited: Some(every) }
+            Self::own(name, operations, vars, budget, operation)
         };
         vec![
             own("a chain on one variable", 1, Some(100), &|_| (Some(0), 0)),
-            own("independent variables", 1000, Some(150), &|op| (Some(op % 1000), op % 1000)),
+            Self::independent(operations),
             own("1 writes : 9 read", 1, None, &|op| ((op % 10 == 0).then_some(0), 0)),
             Self::random(operations / 10),
-            awaiting("24 in a chain, and the last awaited", 24, operations / 10),
-            awaiting("each awaited", 1, operations / 100),
+            Self::awaiting("24 in a chain, and the last awaited", 24, operations / 10),
+            Self::awaited(operations / 100),
         ]
     }
 
+    /// Each writes one variable at the most and reads one.
+    fn own(
+        name: &'static str,
+        operations: usize,
+        vars: usize,
+        budget: Option<u64>,
+        operation: &dyn Fn(usize) -> (Option<usize>, usize),
+    ) -> Self {
+        let (writes, reads): (Vec<_>, Vec<_>) = (0..operations).map(operation).unzip();
+        Self { name, vars, operations: writes.into_iter().zip(1..).collect(), reads, budget, awaited: None }
+    }
+
+    /// A chain, of which one in so many is awaited.
+    fn awaiting(name: &'static str, every: usize, operations: usize) -> Self {
+        let operations = (0..operations).map(|op| (Some(0), op + 1)).collect::<Vec<_>>();
+        Self { name, vars: 1, reads: vec![0; operations.len()], operations, budget: None, awaited: Some(every) }
+    }
+
+    pub(crate) fn awaited(operations: usize) -> Self {
+        Self::awaiting("each awaited", 1, operations)
+    }
+
+    pub(crate) fn independent(operations: usize) -> Self {
+        Self::own("independent variables", operations, 1000, Some(150), &|op| (Some(op % 1000), op % 1000))
+    }
+
     /// Each writes one of 100 variables and reads 2 to 19.
-    fn random(operations: usize) -> Self {
+    pub(crate) fn random(operations: usize) -> Self {
         let mut state = 0x5eed_u64;
         let mut below = |n: u64| {
             // splitmix64

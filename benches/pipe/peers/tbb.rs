@@ -15,7 +15,7 @@ pub(super) struct Tbb {
 
 impl Tbb {
     pub(super) fn new() -> Self {
-        Self { program: cpp::program("tbb_pipeline") }
+        Self { program: cpp::tbb("tbb_pipeline") }
     }
 }
 

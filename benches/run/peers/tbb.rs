@@ -25,7 +25,7 @@ pub(crate) struct Tbb {
 impl Tbb {
     /// Compiles the program unless it is there already and newer than its source.
     pub(crate) fn new() -> Self {
-        Self { program: cpp::program("tbb"), written: HashSet::new() }
+        Self { program: cpp::tbb("tbb"), written: HashSet::new() }
     }
 
     fn graph_file(&mut self, shape: &Shape) -> PathBuf {

@@ -1,0 +1,150 @@
+//! Question: what does small work cost: a run of few nodes, a call, a step, an operation, a hand-over?
+//!
+//! Method: each row does one small thing after the other and takes the time of one. Ours takes turns with
+//! oneTBB, Taskflow, tokio tasks, and with an earlier build of this bench, in each of nine rounds; the median.
+//! `share of ideal` is the time that the nodes alone take on two threads, by the time that it took. Work is a
+//! number of multiplications in a row, which takes as long in C++; how many, is measured at the begin. The
+//! threads of a peer are as many as our workers; oneTBB's number has the thread that waits, which works, too.
+//!
+//! ```text
+//! cargo bench --bench small                                prints the table
+//! cargo bench --bench small -- --write                     and writes it into docs/performance.md
+//! cargo bench --bench small -- --before PROGRAM            beside an earlier build: `target/release/deps/small-…`
+//! TASKFLOW_DIR=…/taskflow cargo bench --bench small        beside Taskflow, a folder with `taskflow/taskflow.hpp`
+//! ```
+
+#[path = "../peers/cpp.rs"]
+mod cpp;
+#[path = "../run/report/machine.rs"]
+mod machine;
+#[path = "../run/report/markers.rs"]
+#[allow(dead_code)]
+mod markers;
+mod ours;
+mod rows;
+#[path = "../run/report/table.rs"]
+#[allow(dead_code)]
+mod table;
+mod tokio_tasks;
+#[path = "../vars/ours.rs"]
+mod vars;
+mod work;
+#[path = "../vars/workload.rs"]
+#[allow(dead_code)]
+mod workload;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use clap::Parser;
+
+use crate::machine::{Machine, core_to_core_ns};
+use crate::markers::Output;
+use crate::rows::Row;
+use crate::table::{Table, median};
+use crate::work::Work;
+
+const MARKERS: &str = "bench:small";
+
+/// Measures the cost of small work.
+#[derive(Parser)]
+struct Args {
+    /// Only the rows whose name has this in it.
+    #[arg(long, default_value = "")]
+    only: String,
+    #[arg(long, default_value_t = 9)]
+    rounds: usize,
+    /// An earlier build of this bench.
+    #[arg(long)]
+    before: Option<PathBuf>,
+    /// Prints our figure of this row alone: what a later build asks an earlier one for.
+    #[arg(long, hide = true)]
+    row: Option<String>,
+    /// The multiplications that take 50 ns.
+    #[arg(long, hide = true)]
+    work: Option<u64>,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// The others that a row is measured beside.
+struct Peers {
+    before: Option<PathBuf>,
+    tbb: Option<PathBuf>,
+    taskflow: Option<PathBuf>,
+}
+
+fn main() {
+    let args = Args::parse();
+    let work = args.work.map_or_else(Work::calibrated, Work::new);
+    if let Some(name) = &args.row {
+        let row = rows::ALL.iter().find(|row| row.name == name);
+        // An earlier build may lack a row of a later one.
+        println!("{}", row.map_or(f64::NAN, |row| ours::figure(row, work)));
+        return;
+    }
+    let machine = Machine::now();
+    let peers = Peers { before: args.before, tbb: cpp::tbb("small"), taskflow: cpp::taskflow("small") };
+    if peers.tbb.is_none() {
+        eprintln!("{}", cpp::HINT);
+    }
+    let head = ["", "workers", "ours", "before", "oneTBB", "Taskflow", "tokio tasks", "core to core, ns", "budget"];
+    let mut table = Table::new(head);
+    for row in rows::ALL.iter().filter(|row| row.name.contains(&args.only)) {
+        table.push(measured(row, work, &peers, args.rounds));
+    }
+    let text = format!(
+        "{}\n\nIn ns, but for shares; the median of {} rounds and, in brackets, the best one. 50 ns are {} multiplications.\n\n{}",
+        machine.text(),
+        args.rounds,
+        work.unit(),
+        table.markdown()
+    );
+    args.output.publish(MARKERS, &text);
+}
+
+/// Measures one line of the table.
+fn measured(row: &Row, work: Work, peers: &Peers, rounds: usize) -> [String; 9] {
+    let mut round = |_| {
+        let of_program = |program: &Option<PathBuf>| program.as_deref().map_or(f64::NAN, |program| row.by_peer(program, work));
+        let before = peers.before.as_deref().map_or(f64::NAN, |program| row.before(program, work));
+        let ours = ours::figure(row, work);
+        let tokio = tokio_tasks::figure(row, work).unwrap_or(f64::NAN);
+        [ours, before, of_program(&peers.tbb), of_program(&peers.taskflow), tokio, core_to_core_ns()]
+    };
+    let rounds: Vec<[f64; 6]> = (0..rounds).map(&mut round).collect();
+    let of = |which: usize| rounds.iter().map(|round| round[which]).collect::<Vec<f64>>();
+    let cell = |which: usize| {
+        let figures = of(which);
+        let best = figures.iter().copied().reduce(if row.is_share() { f64::max } else { f64::min }).unwrap_or(f64::NAN);
+        let middle = median(&figures);
+        if middle.is_nan() { "–".to_owned() } else { format!("{} ({})", row.text(middle), row.text(best)) }
+    };
+    let workers = if row.workers == 0 { "inline".to_owned() } else { row.workers.to_string() };
+    let apart = format!("{:.0}", median(&of(5)));
+    [row.name.to_owned(), workers, cell(0), cell(1), cell(2), cell(3), cell(4), apart, row.verdict(median(&of(0)))]
+}
+
+impl Row {
+    /// Asks an earlier build of this bench.
+    fn before(&self, program: &Path, work: Work) -> f64 {
+        number(Command::new(program).args(["--row", self.name, "--work", &work.unit().to_string()]))
+    }
+
+    /// Asks a program in C++.
+    fn by_peer(&self, program: &Path, work: Work) -> f64 {
+        let Some(name) = self.peer else { return f64::NAN };
+        let threads = self.workers.max(1).to_string();
+        let nodes_ns = number(Command::new(program).args([name, &threads, &work.unit().to_string()]));
+        self.figure(nodes_ns, work)
+    }
+}
+
+/// Returns the number that a program prints.
+fn number(command: &mut Command) -> f64 {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.trim()
+        .parse()
+        .unwrap_or_else(|_| panic!("{command:?}: {}{text}{}", output.status, String::from_utf8_lossy(&output.stderr)))
+}

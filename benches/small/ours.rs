@@ -1,0 +1,130 @@
+//! The rows, by this library.
+
+use std::time::Instant;
+
+use anabranch::graph::Each;
+use anabranch::policy::{CriticalPath, Single};
+use anabranch::{Executor, Flow, Function, Graph, Inputs, Op, Plan, Value, Var, inputs};
+use futures::executor::block_on;
+
+use crate::rows::{CHAIN, FAN, FAN_UNITS, HANDED_UNITS, Kind, Row};
+use crate::vars;
+use crate::work::Work;
+use crate::workload::Workload;
+
+const OPERATIONS: usize = 100_000;
+
+pub(crate) fn figure(row: &Row, work: Work) -> f64 {
+    let exec = Executor::builder().workers(row.workers).build().expect("threads start");
+    let is_quick = row.workers == 0;
+    let count = |quick: u32, slow: u32| if is_quick { quick } else { slow };
+    let run = |plan: &Plan, times: u32| time(times, || drop(block_on(exec.run(plan, Inputs::new())).expect("no node fails")));
+    let ns = match row.kind {
+        Kind::Empty => run(&chain(1, |_| ()), 20_000),
+        Kind::One => one(&exec, count(20_000, 2_000)),
+        Kind::Chain => run(&chain(CHAIN, move |_| work.run(1)), count(5_000, 2_000)),
+        Kind::Fan => run(&fan(move || work.run(FAN_UNITS)), 100),
+        Kind::HandOver => run(&chain(1, move |_| work.run(HANDED_UNITS)), 200),
+        Kind::ExecutorCall => calls(&exec, count(20_000, 2_000)),
+        Kind::FlowCall => {
+            let function = add_one();
+            in_flow(&exec, count(20_000, 2_000), |f, x| f.call(&function, &x))
+        }
+        Kind::Step => in_flow(&exec, 5_000, |f, x| {
+            drop(f.node(Op::task("add", &x, &x, add)));
+            x
+        }),
+        Kind::Operation => vars::run(&Workload::awaited(5_000), row.workers, 1),
+        Kind::Loop => iteration(&exec, 100_000),
+        Kind::Wide => vars::run(&Workload::random(OPERATIONS / 5), row.workers, 1),
+        Kind::Bulk => vars::run(&Workload::independent(OPERATIONS), row.workers, 100),
+    };
+    row.figure(ns, work)
+}
+
+/// Returns the ns of each of so many, after a tenth as many that are not timed.
+fn time(times: u32, mut one: impl FnMut()) -> f64 {
+    (0..times / 10).for_each(|_| one());
+    let start = Instant::now();
+    (0..times).for_each(|_| one());
+    start.elapsed().as_nanos() as f64 / f64::from(times)
+}
+
+fn add(x: &u64) -> u64 {
+    x + 1
+}
+
+/// A plan of nodes one after the other, which pass nothing on.
+fn chain(nodes: usize, work: impl Fn(usize) + Clone + Send + Sync + 'static) -> Plan {
+    let mut g = Graph::new();
+    let node = |g: &mut Graph, number: usize, before: Option<&Value<()>>| {
+        let work = work.clone();
+        match before {
+            Some(before) => g.task(number.to_string(), before, move |_: &()| work(number)),
+            None => g.task(number.to_string(), (), move || work(number)),
+        }
+    };
+    let first = node(&mut g, 0, None);
+    (1..nodes).fold(first, |before, number| node(&mut g, number, Some(&before)));
+    g.compile_with(&Single).expect("it is right")
+}
+
+/// A plan of a node, eight side by side, and one.
+fn fan(work: impl Fn() + Clone + Send + Sync + 'static) -> Plan {
+    let mut g = Graph::new();
+    let of = |_| work.clone();
+    let root = g.task("root", (), work.clone());
+    let leaves: Vec<Value<()>> =
+        (0..FAN).map(of).enumerate().map(|(leaf, work)| g.task(format!("leaf {leaf}"), &root, move |_: &()| work())).collect();
+    g.task("join", &leaves[..], move |_: Each<()>| work());
+    g.compile_with(&CriticalPath::default()).expect("it is right")
+}
+
+fn one(exec: &Executor, times: u32) -> f64 {
+    let mut g = Graph::new();
+    let x = g.input::<u64>("x");
+    let y = g.task("add", &x, add);
+    g.output("y", &y);
+    let plan = g.compile_with(&Single).expect("it is right");
+    let mut x = 0;
+    time(times, || {
+        x = *block_on(exec.run(&plan, inputs! { "x" => x }))
+            .and_then(|mut outputs| outputs.take::<u64>("y"))
+            .expect("it is there")
+    })
+}
+
+fn add_one() -> Function<Value<u64>, Value<u64>> {
+    Function::new("add", |g: &mut Graph, x: Value<u64>| g.task("add", &x, add)).expect("it is right")
+}
+
+fn calls(exec: &Executor, times: u32) -> f64 {
+    let (function, mut x) = (add_one(), 0);
+    time(times, || x = *block_on(exec.call(&function, x)).expect("nothing fails"))
+}
+
+/// Returns the ns of each step, which is awaited before the next one.
+fn in_flow(exec: &Executor, steps: u32, step: impl Fn(&Flow, Var<u64>) -> Var<u64>) -> f64 {
+    let timed = exec.flow(async |f: &Flow| {
+        let (mut x, mut start) = (f.value("x", 0), Instant::now());
+        for number in 0..steps + steps / 10 {
+            if number == steps / 10 {
+                start = Instant::now();
+            }
+            x = step(f, x);
+            f.get(&x).await?;
+        }
+        Ok(start.elapsed().as_nanos() as f64 / f64::from(steps))
+    });
+    block_on(timed).expect("nothing fails")
+}
+
+fn iteration(exec: &Executor, iterations: u64) -> f64 {
+    let mut g = Graph::new();
+    let x = g.input::<u64>("x");
+    let more = move |x: &u64| *x < iterations;
+    let x = g.repeat("loop", &x, move |c, x| c.task("more", &x, more), |b, x| b.task("add", &x, add));
+    g.output("x", &x);
+    let plan = g.compile_with(&Single).expect("it is right");
+    time(20, || drop(block_on(exec.run(&plan, inputs! { "x" => 0_u64 })).expect("nothing fails"))) / iterations as f64
+}

@@ -1,0 +1,57 @@
+//! Work that takes a known time, on any thread, in Rust and in C++: multiplications that each need the one
+//! before. A shift keeps compilers from joining several into one.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+/// How many multiplications take 50 ns.
+#[derive(Clone, Copy)]
+pub(crate) struct Work(u64);
+
+const UNIT_NS: f64 = 50.0;
+const TIMED: u64 = 1 << 20;
+
+impl Work {
+    pub(crate) fn new(unit: u64) -> Self {
+        Self(unit)
+    }
+
+    /// Measures how many it takes, in the fastest of several tries.
+    pub(crate) fn calibrated() -> Self {
+        let time = |_| {
+            let start = Instant::now();
+            multiply(TIMED);
+            start.elapsed().as_nanos() as f64
+        };
+        let fastest = (0..50).map(time).fold(f64::INFINITY, f64::min);
+        Self((UNIT_NS * TIMED as f64 / fastest).round() as u64)
+    }
+
+    pub(crate) fn unit(self) -> u64 {
+        self.0
+    }
+
+    /// Works for so many times 50 ns.
+    pub(crate) fn run(self, units: u64) {
+        multiply(self.0 * units);
+    }
+
+    /// Returns the ns that so much work takes now.
+    pub(crate) fn takes_ns(self, units: u64) -> f64 {
+        let time = |_| {
+            let start = Instant::now();
+            self.run(units);
+            start.elapsed().as_nanos() as f64
+        };
+        (0..20).map(time).fold(f64::INFINITY, f64::min)
+    }
+}
+
+#[inline(never)]
+fn multiply(count: u64) {
+    let mut word = black_box(1_u64);
+    for _ in 0..count {
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    }
+    black_box(word);
+}
