@@ -9,8 +9,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <functional>
-#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,7 +21,6 @@
 #endif
 
 using Clock = std::chrono::steady_clock;
-using Work = std::function<void()>;
 
 constexpr int kChain = 10, kFan = 8, kFanUnits = 400, kHandedUnits = 1000, kIterations = 100000;
 

@@ -114,7 +114,11 @@ fn measured(row: &Row, work: Work, peers: &Peers, rounds: usize) -> [String; 9] 
     };
     let rounds: Vec<[f64; 6]> = (0..rounds).map(&mut round).collect();
     let of = |which: usize| rounds.iter().map(|round| round[which]).collect::<Vec<f64>>();
+    let is_there = [true, peers.before.is_some(), peers.tbb.is_some(), peers.taskflow.is_some(), true];
     let cell = |which: usize| {
+        if !is_there[which] {
+            return "not measured".to_owned();
+        }
         let figures = of(which);
         let best = figures.iter().copied().reduce(if row.is_share() { f64::max } else { f64::min }).unwrap_or(f64::NAN);
         let middle = median(&figures);

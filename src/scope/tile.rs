@@ -107,8 +107,11 @@ fn beyond<const N: usize>(at: [usize; N], store: [usize; N]) -> ! {
     panic!("the element {at:?} is outside of a store of {store:?}")
 }
 
+/// What to do about an element that a tile lacks which is written.
+const OWN: &str = "an operation writes its own tile only";
+
 macro_rules! reads {
-    ($Tile:ident, $how:literal) => {
+    ($Tile:ident, $how:expr) => {
         impl<T, const N: usize> $Tile<'_, T, N> {
             /// Returns the elements in row-major order.
             #[inline]
@@ -169,7 +172,7 @@ macro_rules! reads {
 }
 
 reads!(Tile, "read the store with a larger `halo`, or `whole`");
-reads!(TileMut, "an operation writes its own tile only");
+reads!(TileMut, OWN);
 
 impl<'a, T, const N: usize> Tile<'a, T, N> {
     pub(super) fn new(elements: &'a [T], place: TilePlace<N>, store: [usize; N]) -> Self {
@@ -194,8 +197,7 @@ impl<'a, T, const N: usize> TileMut<'a, T, N> {
     /// If the store has it, and the tile does not.
     #[inline]
     pub fn get_mut(&mut self, at: [usize; N]) -> Option<&mut T> {
-        let own = "an operation writes its own tile only";
-        let offset = self.place.offset(at).or_else(|| missing("element", &at, &self.place, self.store, own));
+        let offset = self.place.offset(at).or_else(|| missing("element", &at, &self.place, self.store, OWN));
         self.elements.get_mut(offset?)
     }
 
@@ -205,8 +207,7 @@ impl<'a, T, const N: usize> TileMut<'a, T, N> {
     /// If the store has it, and the tile does not.
     #[inline]
     pub fn row_mut(&mut self, at: usize) -> &mut [T] {
-        let own = "an operation writes its own tile only";
-        match self.place.row(at).or_else(|| missing("row", &[at], &self.place, self.store, own)) {
+        match self.place.row(at).or_else(|| missing("row", &[at], &self.place, self.store, OWN)) {
             Some(row) => &mut self.elements[row],
             None => &mut [],
         }

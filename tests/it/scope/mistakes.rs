@@ -378,7 +378,7 @@ fn elements_that_only_other_tiles_have_are_a_mistake() {
 
 // Seen to fail when it asked for a larger halo, which a tile that is written cannot have.
 #[test]
-fn a_tile_that_is_written_is_the_only_one() {
+fn an_operation_hears_that_it_writes_its_own_tile_only() {
     let text = |ask: fn(&mut TileMut<u8, 2>)| {
         let mut g = Graph::new();
         g.scope("s", Streaming::strict().over_decompose_factor(2).workers(1), |s| {

@@ -98,53 +98,47 @@ fn seen(g: &mut Graph, counted: &Value<Alive>) {
     g.task("seen", counted, |counted: &Alive| assert!(Arc::strong_count(&counted.0) > 1));
 }
 
-// Seen to fail (one stays for each item) when nothing released what lies beside a result.
-#[test]
-fn what_lies_beside_a_result_is_dropped_with_its_item() {
+/// Runs a pipeline whose results are the numbers of the items plus `more`. Of what `build` gets to hold, each
+/// item in flight may have so many, and nothing else has one.
+fn is_dropped_with_items(more: u64, each: usize, build: impl Fn(&mut Graph, Value<u64>, &Arc<()>) -> Value<u64>) {
     for exec in executors() {
         let alive = Arc::new(());
-        let held = alive.clone();
-        let pipeline = Pipeline::new("numbers", &Ranked::default(), move |g: &mut Graph, x: Value<u64>| {
-            let (number, counted) = g.scope("s", Streaming::strict(), |s| counted(s, &x, &held));
-            seen(g, &counted);
-            number
-        });
+        let pipeline = Pipeline::new("numbers", &Ranked::default(), |g: &mut Graph, x: Value<u64>| build(g, x, &alive));
         let pipeline = pipeline.unwrap();
         let before = Arc::strong_count(&alive);
         let mut results = exec.pipe(&pipeline, stream::iter(0..20));
         for item in 0..20 {
-            assert_eq!(block_on(results.try_next()).unwrap(), Some(item + 1));
-            let most = before + pipeline.max_in_flight() as usize;
+            assert_eq!(block_on(results.try_next()).unwrap(), Some(item + more));
+            let most = before + each * pipeline.max_in_flight() as usize;
             assert!(Arc::strong_count(&alive) <= most, "{exec:?}: {} are alive", Arc::strong_count(&alive));
         }
-        drop(results);
-        until(|| Arc::strong_count(&alive) == before);
+        assert_eq!(block_on(results.try_next()).unwrap(), None);
+        assert_eq!(Arc::strong_count(&alive), before, "{exec:?}");
     }
+}
+
+// Seen to fail (one stays for each item) when nothing released what lies beside a result.
+#[test]
+fn what_lies_beside_a_result_is_dropped_with_its_item() {
+    is_dropped_with_items(1, 1, |g, x, held| {
+        let (number, counted) = g.scope("s", Streaming::strict(), |s| counted(s, &x, held));
+        seen(g, &counted);
+        number
+    });
 }
 
 // Seen to fail (one stays for each item in flight) when only the outermost graph was looked at.
 #[test]
 fn what_lies_beside_the_result_of_a_loop_is_dropped_with_its_item() {
-    for exec in executors() {
-        let alive = Arc::new(());
-        let held = alive.clone();
-        let pipeline = Pipeline::new("numbers", &Ranked::default(), move |g: &mut Graph, x: Value<u64>| {
-            let last = g.repeat("loop", &x, times(3), move |b, x| {
-                let (number, counted) = b.scope("s", Streaming::strict(), |s| counted(s, &x, &held));
-                seen(b, &counted);
-                number
-            });
-            g.task("last", &last, |&last: &u64| last)
+    // That of the iteration before, and the one that is being made.
+    is_dropped_with_items(3, 2, |g, x, held| {
+        let last = g.repeat("loop", &x, times(3), |b, x| {
+            let (number, counted) = b.scope("s", Streaming::strict(), |s| counted(s, &x, held));
+            seen(b, &counted);
+            number
         });
-        let pipeline = pipeline.unwrap();
-        let before = Arc::strong_count(&alive);
-        let mut results = exec.pipe(&pipeline, stream::iter(0..20));
-        for item in 0..20 {
-            assert_eq!(block_on(results.try_next()).unwrap(), Some(item + 3));
-        }
-        assert_eq!(block_on(results.try_next()).unwrap(), None);
-        assert_eq!(Arc::strong_count(&alive), before, "{exec:?}");
-    }
+        g.task("last", &last, |&last: &u64| last)
+    });
 }
 
 // Seen to fail (one stays for each iteration, or for the last one) when nothing released what lies beside a
