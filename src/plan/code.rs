@@ -10,6 +10,7 @@
 //! records arrive at is a tree of gates, so that workers do not queue for one word.
 
 use std::collections::HashSet;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::graph::{Body, Carries, NodeId, Test, Transfer};
@@ -127,6 +128,8 @@ pub(crate) struct Scope {
     pub(crate) first_node: u32,
     /// The loop or branch that it is of.
     pub(crate) control: NodeId,
+    /// Its steps, if it is one program of plain calls: the control makes them itself.
+    pub(crate) calls: Option<Range<u32>>,
 }
 
 /// A loop or a branch, where it stands.
@@ -216,6 +219,15 @@ impl Code {
                 step.flags |= flag::FIRST_OF_KIND;
             }
         }
+    }
+
+    /// Returns whether the steps of a program are plain calls, and all that follows is another program.
+    pub(super) fn are_calls(&self, steps: Range<u32>) -> bool {
+        let steps = &self.steps[steps.start as usize..steps.end as usize];
+        steps.split_last().is_some_and(|(last, before)| {
+            let leads_on = matches!(self.targets_of(last), [Target::Start { .. }]);
+            last.flags == flag::LAST | flag::TARGETS && leads_on && before.iter().all(|step| step.flags == 0)
+        })
     }
 
     /// Returns whether it is one program, with whose end the run or the item is over.

@@ -66,7 +66,11 @@ impl Link<'_> {
         let (roots, streams) = self.append(schedule, Some(number), Target::Start { first: at, count: 1 })?;
         let code = &mut self.code;
         let added = |before: usize, now: usize| (before as u32, (now - before) as u32);
+        let calls = code.starts[first_program as usize]..code.steps.len() as u32;
+        let has_one_program = streams.len() == 1 && gates == code.gates.len() && segments == code.segments.len();
+        let calls = Some(calls).filter(|calls| has_one_program && code.are_calls(calls.clone()));
         code.scopes.push(Scope {
+            calls,
             programs: (first_program, streams.len() as u32),
             roots,
             gates: added(gates, code.gates.len()),

@@ -8,16 +8,18 @@
 //!                        new states in ◀──── [body runs]
 //! ```
 
+use std::ops::Range;
+
 use super::inner::Item;
 use super::interpret::{Interpreter, StepResult};
 use super::outcomes::outcome;
 use super::state;
 use super::step_state::{StepState, phase};
-use crate::device::host::{Queue, Ticket};
+use crate::device::host::{Queue, Ticket, aside};
 use crate::error::{Kind, Result};
 use crate::graph::{NodeId, Test};
 use crate::name::Name;
-use crate::plan::code::{Control, ControlFlow, flag};
+use crate::plan::code::{Control, ControlFlow, Scope, flag};
 use crate::sync::Ordering;
 use crate::value::{Access, Cells};
 
@@ -26,13 +28,65 @@ type NextInner = Option<(u32, u32)>;
 
 impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     pub(super) fn control(&mut self, attention: u32) -> StepResult {
+        let mut is_stored = false;
+        loop {
+            let scope = match aside(|| self.visit(attention)) {
+                Ok(scope) => &self.code.scopes[scope as usize],
+                Err(result) => return result,
+            };
+            // Where the program continues when something else than this loop ends the inner graph.
+            if scope.calls.is_none() || !std::mem::replace(&mut is_stored, true) {
+                self.store_place(self.step << 1);
+            }
+            let Some(calls) = &scope.calls else { return StepResult::LeadsTo(self.begin(scope)) };
+            if let Some(result) = self.call_all(scope.programs.0, calls.clone()) {
+                return result;
+            }
+        }
+    }
+
+    /// Makes the calls of a program, and comes back to this step. If something else is to be done before
+    /// that, returns it: then the interpreter stands where the program continues.
+    fn call_all(&mut self, program: u32, steps: Range<u32>) -> Option<StepResult> {
+        let back = (self.program, self.step);
+        self.stand_at(program, steps.start);
+        while self.step < steps.end {
+            if self.arrive_at_step() != 0 {
+                return Some(StepResult::Moved);
+            }
+            if !self.queue.has_fuel() {
+                self.store_place(self.step << 1);
+                self.queue.defer(self.item.ticket(self.program, 1));
+                return Some(StepResult::Parked);
+            }
+            if let Err(error) = self.call(&self.code.steps[self.step as usize]) {
+                self.fail(error);
+            }
+            self.step += 1;
+        }
+        self.stand_at(back.0, back.1);
+        (self.arrive_at_step() != 0).then_some(StepResult::Moved)
+    }
+
+    /// Notes down that this thread is at the step. Returns what needs attention.
+    #[inline(always)]
+    fn arrive_at_step(&self) -> u32 {
+        self.queue.progress().set(self.slot, self.step);
+        // ORDERING: the light side of the barrier in `RunInner::watch`.
+        self.barrier.light();
+        self.item.run.state.glance()
+    }
+
+    /// Does what a control does next. Returns the inner graph that comes then, or the result of the step.
+    #[inline]
+    fn visit(&mut self, attention: u32) -> std::result::Result<u32, StepResult> {
         let (item, code) = (self.item, self.code);
         let index = code.control_index(self.step);
         let (control, state) = (&code.controls[index], &item.at.controls[index]);
         let phase = state.phase();
         if phase == phase::IDLE {
             if self.skips(control.node, attention) {
-                return StepResult::Done;
+                return Err(StepResult::Done);
             }
             if code.steps[self.step as usize].flags & flag::FIRST_OF_KIND != 0 {
                 self.queue.expect_long();
@@ -41,17 +95,17 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
                 state.note_begin();
                 if let Some(error) = item.run.injected(control.node) {
                     self.fail(error);
-                    return StepResult::Done;
+                    return Err(StepResult::Done);
                 }
             }
         } else if attention & state::CANCELLED != 0 {
             item.set_outcome(control.node, outcome::CANCELLED, None);
             // No span: it has no last step, as a cancelled future has no last poll.
             state.end();
-            return StepResult::Done;
+            return Err(StepResult::Done);
         } else if state.has_failed() {
             item.set_outcome(control.node, outcome::FAILED, None);
-            return self.leave(control.node, state, false);
+            return Err(self.leave(control.node, state, false));
         }
         // SAFETY: the program stands at the control, so the control's inputs were written before, and none of
         // its inner graphs runs. No other thread touches its states then, nor the values that an inner graph
@@ -60,15 +114,15 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
         match self.next_inner(control, state, cells) {
             Ok(Some((scope, phase))) => {
                 state.set_phase(phase);
-                StepResult::LeadsTo(self.enter(scope))
+                Ok(scope)
             }
             Ok(None) => {
                 control.draft.carries.leave.iter().for_each(|carry| carry.act(cells));
-                self.leave(control.node, state, true)
+                Err(self.leave(control.node, state, true))
             }
             Err(error) => {
                 item.set_outcome(control.node, outcome::FAILED, Some(error));
-                self.leave(control.node, state, false)
+                Err(self.leave(control.node, state, false))
             }
         }
     }
@@ -142,9 +196,8 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     }
 
     /// Resets an inner graph. Returns its first programs; or the control's own, if it has none.
-    fn enter(&mut self, scope: u32) -> Ticket {
+    fn begin(&self, scope: &Scope) -> Ticket {
         let (item, code) = (self.item, self.code);
-        let scope = &code.scopes[scope as usize];
         // None of its nodes runs, neither on the host nor on a device.
         for at in range(scope.gates) {
             item.at.gates[at].reset(code.gates[at].count);
@@ -158,7 +211,6 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
             // ORDERING: Relaxed: the tickets for these programs come after this.
             item.at.on_devices().points[at].store(0, Ordering::Relaxed);
         }
-        self.store_place(self.step << 1);
         match scope.programs {
             (_, 0) => item.ticket(self.program, 1),
             (first, _) => item.ticket(first, scope.roots),

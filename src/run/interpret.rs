@@ -15,7 +15,7 @@ use super::pipe::EndedPhases;
 use super::sample::Sample;
 use super::state;
 use crate::device::StreamMut;
-use crate::device::host::{Barrier, HostStream, Queue, Resume, Ticket, TicketOrigin, aside};
+use crate::device::host::{Barrier, HostStream, Queue, Resume, Ticket, TicketOrigin};
 use crate::error::BoxError;
 use crate::graph::NodeId;
 use crate::plan::code::{Code, HostStep, Target, flag};
@@ -99,6 +99,8 @@ pub(super) enum StepResult {
     Parked,
     /// The program waits for these programs, or continues itself.
     LeadsTo(Ticket),
+    /// The interpreter stands at another step, which comes next.
+    Moved,
 }
 
 /// What a thread runs after a step.
@@ -113,11 +115,17 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     fn go_to(&mut self, program: u32) {
         let own = program.wrapping_sub(self.base);
         let own = if own < self.programs { own } else { self.go_to_item_of(program) };
-        self.program = own;
-        self.stream = HostStream::new(self.code.streams[own as usize]);
         // ORDERING: Relaxed: the ticket, or the countdown that led here, orders this after the store.
         let place = self.item.at.places[own as usize].load(Ordering::Relaxed);
-        (self.step, self.is_body_done) = (place >> 1, place & 1 != 0);
+        self.is_body_done = place & 1 != 0;
+        self.stand_at(own, place >> 1);
+    }
+
+    /// Goes to a step of a program of this item.
+    #[inline(always)]
+    pub(super) fn stand_at(&mut self, program: u32, step: u32) {
+        self.stream = HostStream::new(self.code.streams[program as usize]);
+        (self.program, self.step) = (program, step);
     }
 
     /// Goes to another item of the run, which has this program. Returns the program's number there.
@@ -164,6 +172,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
                 match self.run_attentively(step, attention) {
                     StepResult::Done => {}
                     StepResult::Parked => return,
+                    StepResult::Moved => continue,
                     StepResult::LeadsTo(ticket) if !self.queue.has_fuel() => return self.queue.defer(ticket),
                     StepResult::LeadsTo(ticket) => {
                         let program = self.queue.keep_first(ticket);
@@ -210,7 +219,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     }
 
     #[inline(always)]
-    fn call(&mut self, step: &HostStep) -> Outcome {
+    pub(super) fn call(&mut self, step: &HostStep) -> Outcome {
         // SAFETY: this program is at this step, so this thread runs this node now. Its inputs were written
         // before it: the plan orders every edge, and a node that lacks an input is skipped. The step's access
         // comes from `Graph::nodes_in_place`: no value that an in-place node touches is ever an Arc.
@@ -233,7 +242,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
             return if self.submit_segment() { StepResult::Parked } else { StepResult::Done };
         }
         if step.flags & flag::CONTROL != 0 {
-            return aside(|| self.control(attention));
+            return self.control(attention);
         }
         // A cancelled async node may have a future to drop.
         let is_async = step.flags & flag::ASYNC != 0;
