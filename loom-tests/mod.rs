@@ -20,6 +20,7 @@ mod inspection;
 mod lane;
 mod limbo;
 mod pipe;
+mod polls;
 mod queue;
 mod reactor;
 mod runs;

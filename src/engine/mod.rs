@@ -22,7 +22,7 @@ pub(crate) mod order;
 pub use crate::value::args::{Data, Each, OneRead, OpFn, OpFutureFn, OpKernelFn, Reads};
 pub use api::{Engine, EngineBuilder};
 pub use blocked::{Blocked, PendingOp, WaitsFor};
-pub(crate) use core::{EngineCore, poll_share};
+pub(crate) use core::EngineCore;
 pub use core::{Push, Pushed};
 pub(crate) use op::PutShared;
 pub use op::{Bulk, Op, Put, Stream, TakeVar, Var, VarRead, VarWait, Writes};

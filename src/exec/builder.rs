@@ -51,7 +51,8 @@ impl ExecutorBuilder {
         Self {
             workers: None,
             max_in_flight: 1024,
-            poll_budget: Duration::from_micros(20),
+            // A model that has polls run cheap work says so.
+            poll_budget: if cfg!(anabranch_loom) { Duration::ZERO } else { Duration::from_micros(20) },
             observer: None,
             simulated: None,
             ordinals: Vec::new(),
@@ -83,11 +84,22 @@ impl ExecutorBuilder {
         self
     }
 
-    /// Sets how long one poll may run items of a [`Pipeline`](crate::Pipeline) beside the workers, once items
-    /// are known to take less than a microsecond. It is at most 100 µs, and 20 µs by default. With zero, only
-    /// workers run items: set that if a node that is cheap as a rule may wait for the task that polls, or may
-    /// suddenly take long. The clock is read every 64 nodes at least, so up to 64 long ones may run in one
-    /// poll.
+    /// Sets how long polls may work beside the workers before the task lets others run: at most 100 µs, and
+    /// 20 µs by default.
+    ///
+    /// To hand cheap work to a worker and back takes longer than the work. So the library learns what work
+    /// takes, and cheap work is done by the thread that asks for it:
+    /// - a run of a plan by its first poll, if such runs take less than half of this;
+    /// - an operation by its push, if it takes about a microsecond and its variables are free;
+    /// - items of a [`Pipeline`](crate::Pipeline) by the poll of their results, if each takes less than a
+    ///   microsecond.
+    ///
+    /// Unknown and dear work goes to the workers, and so do futures and kernels, and all work of an executor
+    /// with an observer. Work that suddenly takes long surprises one poll. After that, workers do it until it
+    /// has been cheap for a while.
+    ///
+    /// With zero, only workers do work. Set that if a body that is cheap as a rule may wait for the task that
+    /// asks for it, such as for a lock that the task holds, or if no poll may ever be surprised.
     pub fn poll_budget(mut self, budget: Duration) -> Self {
         self.poll_budget = budget;
         self

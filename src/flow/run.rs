@@ -10,9 +10,9 @@ use std::task::{Context, Poll, ready};
 use pin_project::{pin_project, pinned_drop};
 
 use super::context::{Flow, FlowShared};
-use crate::engine::{Engine, poll_share};
+use crate::engine::Engine;
 use crate::error::{BoxError, Error, Kind, Result, panic_message, shielded};
-use crate::runtime::{Cancel, Canceller, WaiterKey};
+use crate::runtime::{Cancel, Canceller, WaiterKey, poll_share};
 
 /// Control flow as async code: a future of what the closure returns. Made by
 /// [`Executor::flow`](crate::Executor::flow).

@@ -8,6 +8,7 @@ use super::code::Code;
 use super::fabric::{Fabric, Facts};
 use super::nest::within;
 use super::{InnerSchedule, Policy, Ranked, Schedule};
+use crate::device::host::Cost;
 use crate::error::{Error, Kind, Result};
 use crate::graph::{
     Body, Detail, Graph, InputPort, Kept, Maker, NodeId, NodeWork, OutputPort, Shape, check, explain_circle, unknown_node,
@@ -36,6 +37,8 @@ pub(crate) struct PlanInner {
     pub(crate) inputs: Vec<PlanInput>,
     pub(crate) outputs: Vec<OutputPort>,
     by_name: OnceLock<HashMap<Name, NodeId>>,
+    /// What a run costs.
+    pub(crate) cost: Cost,
     /// What is told of nodes of other kinds, by their full names.
     details: Arc<[(Name, Arc<dyn Detail>)]>,
     /// Whether it is a pipeline's: then it runs over items only.
@@ -307,7 +310,9 @@ impl PlanInner {
     ) -> Result<Plan> {
         let code = fabric.lower(&schedule, false)?;
         let (queue_code, by_name) = (OnceLock::new(), OnceLock::new());
-        Ok(Plan(Arc::new(Self { schedule, code, queue_code, fabric, layout, inputs, outputs, by_name, details, is_pipelined })))
+        let cost = Cost::new();
+        let inner = Self { schedule, code, queue_code, fabric, layout, inputs, outputs, by_name, cost, details, is_pipelined };
+        Ok(Plan(Arc::new(inner)))
     }
 
     /// Returns what is told of a node, by its full name.

@@ -119,29 +119,6 @@ impl RunInner {
         if is_spent { Drive::More } else { Drive::Done }
     }
 
-    /// Runs programs that became ready, in a poll beside the workers. The first of them is run first. Those
-    /// that are left when the time slice is over go to the workers.
-    pub(super) fn run_beside(&self, pace: &mut Pace, ready: &mut Tickets) {
-        let Some(pool) = &self.core.pool else { return };
-        ready.reverse();
-        let mut queue = Alone::<true>::for_a_slice(ready, &self.progress, pace).at_most(self.core.poll_budget);
-        inside_executor(self.core.address(), || {
-            while let Some(ticket) = queue.next_ticket() {
-                // SAFETY: the ticket was made for this run, which the caller keeps alive.
-                unsafe { Self::resume(self, ticket, &mut queue) };
-                if queue.is_spent() {
-                    break;
-                }
-            }
-        });
-        let is_spent = queue.is_spent();
-        drop(queue);
-        if is_spent {
-            self.doubt_cost();
-        }
-        ready.drain(..).for_each(|ticket| pool.submit(ticket));
-    }
-
     /// After a cancel: drops the futures of all parked async nodes, and ends an inline run.
     pub(super) fn drive_cancelled(&self) {
         // ORDERING: pairs with the fences in `drive` and `poll_node`: see there.

@@ -35,6 +35,7 @@ impl RunInner {
     /// Decides the verdict, gives the run's place back, and wakes all waiters. No ticket for the run exists,
     /// and none will.
     fn end(&self, bits: u32, slot: Option<u16>) {
+        self.add_cost();
         let _ = self.verdict.set(self.judge(bits));
         if let Some(slot) = slot {
             if self.core.devices.is_some() {

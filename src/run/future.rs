@@ -14,7 +14,7 @@ use super::{Inputs, NodeFuture, Outputs};
 use crate::device::host::is_aside;
 use crate::error::{Kind, Refused, Result};
 use crate::plan::Plan;
-use crate::runtime::{Cancel, Canceller, Core, WaiterKey, is_inside, is_inside_body};
+use crate::runtime::{Cancel, Canceller, Core, WaiterKey, is_inside, is_inside_body, poll_share};
 
 /// One execution of a plan: a future of its outputs. Made by [`Executor::run`](crate::Executor::run).
 ///
@@ -106,16 +106,14 @@ impl Future for Run {
             return Poll::Ready(Err(Kind::Spent.into()));
         }
         // A task that awaits one inline run after the other would otherwise never come to a pending poll.
-        #[cfg(feature = "tokio")]
-        let budget = std::task::ready!(tokio::task::coop::poll_proceed(cx));
+        let share = std::task::ready!(poll_share(cx));
         if !inner.is_complete() {
             inner.core.check_process()?;
             if inner.poll_complete(key, cx).is_pending() {
                 return inner.pending();
             }
         }
-        #[cfg(feature = "tokio")]
-        budget.made_progress();
+        share.used();
         inner.lane.forget(key);
         *is_spent = true;
         Poll::Ready(inner.outputs())

@@ -60,6 +60,7 @@ pub(super) enum Start {
         inputs: Inputs,
         slot: u16,
         context: AsyncContext,
+        is_timed: bool,
     },
     Started,
 }
@@ -92,6 +93,8 @@ pub(super) struct Live {
     pub(super) context: AsyncContext,
     /// The run's place among those in flight, and in the pool.
     pub(super) slot: u16,
+    /// The ns that workers have worked on the run, if it is timed.
+    pub(super) worked: Option<AtomicU64>,
     pub(super) first: Iteration,
     /// Those of a run over many items.
     pub(super) more: Box<[Iteration]>,

@@ -12,7 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::inner::{Item, RunInner};
 use super::outcomes::outcome;
 use super::pipe::EndedPhases;
-use super::sample::Sample;
+use super::polls::Sample;
 use super::state;
 use crate::device::StreamMut;
 use crate::device::host::{Barrier, HostStream, Queue, Resume, Ticket, TicketOrigin};
@@ -32,7 +32,7 @@ impl Resume for RunInner {
             return;
         }
         let item = run.first().expect("the run is live");
-        let sample = item.live.pipe.as_ref().and_then(|pipe| run.sample(pipe));
+        let sample = run.sample(item.live);
         let code = run.code();
         let program = queue.keep_first(ticket);
         let (stream, barrier) = (HostStream::new(0), run.core.barrier);
@@ -393,6 +393,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
                 None
             }
             Target::End if self.item.live.pipe.is_none() => {
+                self.end_sample();
                 RunInner::finish(self.item.run.me(), Some(self.slot));
                 None
             }

@@ -152,7 +152,7 @@ impl<P: Port> Items<P> {
     where
         F: FnMut(&mut Context<'_>) -> Sourced<P::Item>,
     {
-        let is_beside = self.run.is_cheap();
+        let is_beside = self.run.has_cheap_items();
         loop {
             if self.is_cancelled() {
                 // The cancel may have come before there was anything to close.

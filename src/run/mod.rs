@@ -16,7 +16,6 @@
 
 mod async_nodes;
 mod control;
-mod cost;
 pub(crate) mod countdown;
 mod devices;
 mod end;
@@ -32,8 +31,8 @@ mod observe;
 mod outcomes;
 mod outputs;
 mod pipe;
+mod polls;
 pub(crate) mod port;
-mod sample;
 mod segments;
 mod start;
 pub(crate) mod state;

@@ -20,11 +20,10 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::cost::Cost;
 use super::countdown::Countdown;
 use super::inner::{Item, RunInner};
 use super::outcomes::outcome;
-use crate::device::host::{Ticket, aside};
+use crate::device::host::{Cost, Ticket, aside};
 use crate::error::shielded;
 use crate::graph::NodeId;
 use crate::plan::Pipelining;
@@ -46,7 +45,8 @@ pub(super) struct Pipe {
     pub(super) is_shared: bool,
     /// Whether an item that does not fail is done when its only program is.
     pub(super) is_plain: bool,
-    pub(super) cost: Cost,
+    /// What an item costs. None if polls never run items beside workers.
+    pub(super) cost: Option<Cost>,
 }
 
 #[derive(Default)]
@@ -72,7 +72,7 @@ mod item {
 pub(super) type EndedPhases = SmallVec<[(u32, u32); 4]>;
 
 impl Pipe {
-    pub(super) fn new(plan: &Pipelining, code: &Code, is_shared: bool, cost: Cost) -> Self {
+    pub(super) fn new(plan: &Pipelining, code: &Code, is_shared: bool, cost: Option<Cost>) -> Self {
         let shifts = &plan.shifts();
         let gates = (0..plan.slots).flat_map(|iteration| {
             let phases = (0..).zip(shifts);

@@ -4,14 +4,13 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use super::Inputs;
-use super::cost::Cost;
 use super::countdown::Countdown;
 use super::inner::{Iteration, Live, OnDevices, RunInner, Start, Waiting};
 use super::outcomes::cancelled;
 use super::pipe::{EndedPhases, Pipe};
 use super::state;
 use super::step_state::StepState;
-use crate::device::host::{Entry, Ticket};
+use crate::device::host::{Cost, Entry, Ticket};
 use crate::error::{Error, Kind, Refused, Result, shielded};
 use crate::plan::pipelining::Init;
 use crate::runtime::{AsyncContext, Client, Resumes, WakeSet};
@@ -92,8 +91,11 @@ impl RunInner {
         // Without workers, async nodes are polled by the task that awaits the run, in its runtime.
         let has_context = pool.is_some() && !code.asyncs.is_empty();
         let context = if has_context { AsyncContext::current() } else { AsyncContext::default() };
-        *lock(&self.start) = Start::Admitted { inputs, slot, context };
+        let by_poll = self.polls_run_it();
+        let is_timed = !by_poll && self.is_to_be_timed();
+        *lock(&self.start) = Start::Admitted { inputs, slot, context, is_timed };
         match (roots, pool) {
+            (Some(roots), Some(_)) if by_poll => self.run_in_poll(roots),
             (Some(roots), Some(pool)) => pool.submit(roots),
             (Some(roots), None) => {
                 // Must precede `live`: another task that polls the run finds its first programs then.
@@ -114,7 +116,8 @@ impl RunInner {
     /// false if there is no memory: then the run is over and may be gone, and its ticket is void.
     #[cold]
     pub(super) fn make_live(self: Arc<Self>) -> bool {
-        let Start::Admitted { inputs, slot, context } = std::mem::replace(&mut *lock(&self.start), Start::Started) else {
+        let Start::Admitted { inputs, slot, context, is_timed } = std::mem::replace(&mut *lock(&self.start), Start::Started)
+        else {
             unreachable!("only admitted runs have tickets")
         };
         let plan = self.plan();
@@ -128,7 +131,9 @@ impl RunInner {
         };
         inputs.fill(plan, &frame);
         let first = self.iteration(0, frame);
-        self.live.set(Live { wakes: self.wakes(1, slot), context, slot, first, more: Box::default(), pipe: None }).is_ok()
+        let worked = is_timed.then(|| AtomicU64::new(0));
+        let live = Live { wakes: self.wakes(1, slot), context, slot, worked, first, more: Box::default(), pipe: None };
+        self.live.set(live).is_ok()
     }
 
     /// Makes the iterations of a run over many items. Its consumer begins the items.
@@ -145,16 +150,12 @@ impl RunInner {
         let mut iterations = frames.into_iter().zip(0..).map(|(frame, number)| self.iteration(number, frame));
         let first = iterations.next().expect("there is a slot for one item");
         let code = self.code();
-        // What a future or a device does is not known. A model has no clock.
-        let is_known = code.asyncs.is_empty()
-            && code.segments.is_empty()
-            && self.core.observer.is_none()
-            && !self.core.poll_budget.is_zero()
-            && !cfg!(anabranch_loom);
         let has_threads = self.core.pool.is_some();
-        let pipe = Some(Box::new(Pipe::new(plan, code, has_threads, Cost::new(is_known && has_threads))));
+        let cost = self.may_be_cheap().then(Cost::new);
+        let pipe = Some(Box::new(Pipe::new(plan, code, has_threads, cost)));
         let wakes = self.wakes(plan.slots, slot);
-        let live = Live { wakes, context: AsyncContext::current(), slot, first, more: iterations.collect(), pipe };
+        let (context, more) = (AsyncContext::current(), iterations.collect());
+        let live = Live { wakes, context, slot, worked: None, first, more, pipe };
         // From here on the end of the run drops what was filled.
         let is_set = self.live.set(live).is_ok();
         debug_assert!(is_set, "a run starts once");

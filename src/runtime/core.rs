@@ -5,9 +5,9 @@ use std::task::Poll;
 use std::time::Duration;
 
 use super::admission::Clients;
-use super::inside::is_inside_body;
+use super::inside::{is_inside, is_inside_body};
 use super::{Choices, Client, Devices, Lane, Limbo, Observer};
-use crate::device::host::{Barrier, Origin, Pool};
+use crate::device::host::{Barrier, Origin, Pool, is_at_a_step};
 use crate::error::{Kind, Result};
 use crate::sync::{AtomicU64, Mutex, Ordering};
 
@@ -122,9 +122,11 @@ impl Core {
         if self.is_in_task() { Poll::Ready(Err(Kind::WaitsInTask.into())) } else { Poll::Pending }
     }
 
-    /// Returns true if this thread is a worker and runs an observer, or the body of a node or an operation.
+    /// Returns true if this thread runs an observer, or the body of a node or an operation, as a worker or
+    /// instead of one.
     pub(crate) fn is_in_task(&self) -> bool {
-        self.pool.as_ref().is_some_and(|pool| pool.is_in_body() || pool.is_on_worker() && is_inside_body(self.address()))
+        let is_at_a_node = || is_at_a_step() && is_inside(self.address());
+        self.pool.is_some() && (is_at_a_node() || is_inside_body(self.address()))
     }
 
     /// Returns the address that stands for this executor in [`is_inside`](super::is_inside).

@@ -65,6 +65,12 @@ fn frames() -> impl Iterator<Item = usize> {
     })
 }
 
+/// Returns true if this thread runs nothing of any executor or engine.
+#[inline]
+pub(crate) fn is_outside() -> bool {
+    INNERMOST.try_with(|innermost| innermost.get().is_null()).unwrap_or(false)
+}
+
 /// Returns true if this thread runs something of that executor or engine.
 pub(crate) fn is_inside(of: usize) -> bool {
     frames().any(|frame| frame & !BODY == of)

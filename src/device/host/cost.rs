@@ -1,64 +1,172 @@
-//! What the items of a run cost: a few visits of workers are timed. If items are cheap, the consumer runs
-//! them in its own polls. To hand such an item to a worker and back would take longer than the item.
+//! What work costs that comes again and again: the items of a pipeline, the operations of one place in a
+//! program, the runs of a plan. Workers time some of it. If it is cheap, polls do it themselves. To hand it
+//! to a worker and back would take longer than the work.
 //!
 //! ```text
-//!  score       event                    score after
-//!  any         a visit ≤ CHEAP_NS       one less, at least 0
-//!  any         a visit > CHEAP_NS       DEARER more, at most MAX
-//!  0                                    polls run the items
-//!  ≤ UNKNOWN                            workers run them, and each visit is timed
-//!  above                                workers run them, and one visit in EVERY is timed
+//!  event                   doubt                              strikes
+//!  a worker's, cheap       one less, at least 0
+//!  a worker's, dear        DEARER more, at most DEAR
+//!  none, doubt is 0        polls do it
+//!  a poll's, cheap                                            one less, after PARDON << 2·strikes of these
+//!  a poll's, dear          UNKNOWN << 2·strikes               one more, at most STRIKES_MAX
 //! ```
-//! A visit that the operating system interrupts looks dear, so one such visit does not decide.
+//! While the doubt is at most UNKNOWN, workers time all of it, and one in EVERY while it is more. Work that
+//! the operating system interrupts looks dear, so one dear sample of a worker does not decide. Dear work in a
+//! poll does: the next time a worker does it.
 
-use crate::sync::{AtomicU32, Ordering};
+// Not those of `sync`: the numbers only decide which thread does something, and each value of them is right.
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The most that an item may take if polls run it.
-const CHEAP_NS: u128 = 1_000;
-const UNKNOWN: u32 = 8;
-const DEARER: u32 = 4;
-const MAX: u32 = 16;
-const EVERY: u32 = 32;
+/// The most ns that work may take if polls do it.
+pub(crate) const CHEAP_NS: u64 = 1_000;
+const UNKNOWN: u16 = 8;
+const DEARER: u16 = 4;
+const DEAR: u16 = 16;
+const EVERY: u8 = 32;
+const PARDON: u32 = 256;
+const STRIKES_MAX: u8 = 4;
 
-/// The score, and the visits since the last one that was timed.
-pub(super) struct Cost {
-    score: AtomicU32,
-    visits: AtomicU32,
-    /// Whether polls may run items at all.
-    pub(super) is_known: bool,
+/// The cost of one kind of work.
+pub(crate) struct Cost(AtomicU64);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Record {
+    doubt: u16,
+    /// The times that it was done since one was timed.
+    untimed: u8,
+    strikes: u8,
+    /// The times that polls did it since the last strike.
+    good: u32,
 }
 
 impl Cost {
-    /// Returns the cost of items that were never run. Without `is_known`, polls never run them.
-    pub(super) fn new(is_known: bool) -> Self {
-        Self { score: AtomicU32::new(UNKNOWN), visits: AtomicU32::new(0), is_known }
+    /// Returns the cost of work that was never done.
+    pub(crate) const fn new() -> Self {
+        Self(AtomicU64::new(UNKNOWN as u64))
     }
 
-    #[inline]
-    pub(super) fn score(&self) -> u32 {
-        // ORDERING: Relaxed: it decides only which thread runs an item.
-        self.score.load(Ordering::Relaxed)
+    /// Forgets all: the work is another.
+    pub(crate) fn forget(&self) {
+        // ORDERING: Relaxed: see the `use` above.
+        self.0.store(UNKNOWN.into(), Ordering::Relaxed);
     }
 
-    /// Returns whether this visit is to be timed.
+    /// Returns whether polls do it.
     #[inline]
-    pub(super) fn wants_sample(&self) -> bool {
-        let score = self.score();
-        if !self.is_known || score == 0 {
-            return false;
-        }
-        // ORDERING: Relaxed: visits that are counted at once may count as one.
-        let visits = self.visits.load(Ordering::Relaxed) + 1;
-        let is_due = score <= UNKNOWN || visits == EVERY;
-        // ORDERING: Relaxed: as for the load.
-        self.visits.store(if is_due { 0 } else { visits }, Ordering::Relaxed);
+    pub(crate) fn is_cheap(&self) -> bool {
+        // A model has no clock: there all work is known to be cheap.
+        cfg!(anabranch_loom) || self.record().doubt == 0
+    }
+
+    /// Returns whether a worker that does it now is to time it.
+    #[inline]
+    pub(crate) fn wants_sample(&self) -> bool {
+        let record = self.record();
+        !self.is_cheap() && self.count_sample(record)
+    }
+
+    fn count_sample(&self, record: Record) -> bool {
+        let untimed = record.untimed + 1;
+        let is_due = record.doubt <= UNKNOWN || untimed >= EVERY;
+        self.set(Record { untimed: if is_due { 0 } else { untimed }, ..record });
         is_due
     }
 
-    pub(super) fn add(&self, nanos: u128) {
-        let score = self.score();
-        let score = if nanos <= CHEAP_NS { score.saturating_sub(1) } else { (score + DEARER).min(MAX) };
-        // ORDERING: Relaxed: it decides only which thread runs an item. A sample may be lost.
-        self.score.store(score, Ordering::Relaxed);
+    /// Adds what a worker has timed.
+    pub(crate) fn add_sample(&self, is_cheap: bool) {
+        let record = self.record();
+        let dearer = || record.doubt.max((record.doubt + DEARER).min(DEAR));
+        let doubt = if is_cheap { record.doubt.saturating_sub(1) } else { dearer() };
+        self.set(Record { doubt, ..record });
+    }
+
+    /// Adds that a poll has done it.
+    #[inline]
+    pub(crate) fn add_poll(&self, is_cheap: bool) {
+        let record = self.record();
+        if !is_cheap {
+            return self.strike(record);
+        }
+        let good = record.good + 1;
+        let is_pardoned = good >= PARDON << (2 * record.strikes);
+        let strikes = record.strikes - u8::from(is_pardoned && record.strikes > 0);
+        self.set(Record { good: if is_pardoned { 0 } else { good }, strikes, ..record });
+    }
+
+    #[cold]
+    fn strike(&self, record: Record) {
+        let strikes = (record.strikes + 1).min(STRIKES_MAX);
+        self.set(Record { doubt: UNKNOWN << (2 * record.strikes), untimed: 0, strikes, good: 0 });
+    }
+
+    #[inline]
+    fn record(&self) -> Record {
+        // ORDERING: Relaxed: see the `use` above. A count may be lost.
+        let word = self.0.load(Ordering::Relaxed);
+        Record { doubt: word as u16, untimed: (word >> 16) as u8, strikes: (word >> 24) as u8, good: (word >> 32) as u32 }
+    }
+
+    #[inline]
+    fn set(&self, record: Record) {
+        let Record { doubt, untimed, strikes, good } = record;
+        let word = u64::from(doubt) | u64::from(untimed) << 16 | u64::from(strikes) << 24 | u64::from(good) << 32;
+        // ORDERING: Relaxed: as for the load.
+        self.0.store(word, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Does the work at workers until polls may do it. Returns how often, and how often it was timed.
+    fn until_cheap(cost: &Cost) -> (u32, u32) {
+        let (mut done, mut timed) = (0, 0);
+        while !cost.is_cheap() {
+            done += 1;
+            if cost.wants_sample() {
+                timed += 1;
+                cost.add_sample(true);
+            }
+        }
+        (done, timed)
+    }
+
+    // Seen to fail with a doubt that does not grow with the strikes.
+    #[test]
+    fn each_surprise_of_a_poll_costs_four_times_as_many_samples_as_the_last() {
+        let cost = Cost::new();
+        assert_eq!(until_cheap(&cost), (8, 8));
+        cost.add_poll(false);
+        assert_eq!(until_cheap(&cost), (8, 8));
+        cost.add_poll(false);
+        assert_eq!(until_cheap(&cost), (24 * 32 + 8, 32));
+        cost.add_poll(false);
+        assert_eq!(until_cheap(&cost), (120 * 32 + 8, 128));
+    }
+
+    // Seen to fail with a pardon after as many cheap ones, whatever the number of strikes.
+    #[test]
+    fn surprises_are_forgotten_after_many_cheap_ones() {
+        let cost = Cost::new();
+        until_cheap(&cost);
+        cost.add_poll(false);
+        until_cheap(&cost);
+        (0..PARDON << 2).for_each(|_| cost.add_poll(true));
+        assert_eq!(cost.record().strikes, 0);
+        cost.add_poll(false);
+        until_cheap(&cost);
+        (1..PARDON << 2).for_each(|_| cost.add_poll(true));
+        assert_eq!(cost.record().strikes, 1);
+    }
+
+    #[test]
+    fn dear_work_is_timed_rarely_and_becomes_cheap_again() {
+        let cost = Cost::new();
+        (0..10).for_each(|_| cost.add_sample(false));
+        assert_eq!(until_cheap(&cost), (8 * 32 + 8, 16));
+        // An interruption of a worker.
+        cost.add_sample(false);
+        assert_eq!(until_cheap(&cost), (4, 4));
     }
 }

@@ -8,6 +8,7 @@
 //! See README.md beside this file for the deque, the sleep and the end of workers.
 
 mod barrier;
+mod cost;
 mod deque;
 mod origin;
 mod pool;
@@ -18,6 +19,7 @@ mod ticket;
 mod worker;
 
 pub(crate) use barrier::Barrier;
+pub(crate) use cost::{CHEAP_NS, Cost};
 pub(crate) use deque::Deque;
 pub(crate) use origin::Origin;
 pub(crate) use pool::{Around, Entry, Pool, Resume, SLOTS_MAX};
@@ -26,4 +28,4 @@ pub(crate) use sleep::Sleep;
 pub(crate) use slice::{Pace, Slice};
 pub use stream::HostStream;
 pub(crate) use ticket::{Progress, Queue, Ticket, TicketOrigin};
-pub(crate) use worker::{Alone, Tickets, aside, is_aside, is_worker};
+pub(crate) use worker::{Alone, Tickets, aside, at_steps_of, is_aside, is_at_a_step};

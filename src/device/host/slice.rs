@@ -35,6 +35,9 @@ pub(crate) struct Pace {
     left: u32,
 }
 
+/// The steps of known work before the clock is read. A model hands over after a few.
+const KNOWN: u32 = if cfg!(anabranch_loom) { Slice::FIRST } else { 64 };
+
 /// The most steps from one poll to the next without a read of the clock.
 const CARRIED_MAX: u32 = 256;
 
@@ -42,6 +45,13 @@ impl Pace {
     /// Returns the pace of a future that was never polled.
     pub(crate) fn new() -> Self {
         Self { batch: 1, earlier_batch: 0, left: Slice::FIRST }
+    }
+}
+
+impl Pace {
+    /// Returns the pace of work that is known to be cheap: the clock is not read for some steps.
+    pub(crate) fn known() -> Self {
+        Self { batch: KNOWN, earlier_batch: 0, left: KNOWN }
     }
 }
 

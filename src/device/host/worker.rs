@@ -115,30 +115,25 @@ impl<'p> Queue<'p> for Shared<'p> {
     }
 }
 
-/// Returns true if this thread is a worker of any pool.
-#[inline]
-pub(crate) fn is_worker() -> bool {
-    !PROGRESS.try_with(Cell::get).unwrap_or(ptr::null()).is_null()
+/// Runs nodes on a thread that is no worker. It notes down its steps there.
+pub(crate) fn at_steps_of<R>(progress: &Progress, work: impl FnOnce() -> R) -> R {
+    struct Back(*const Progress);
+
+    impl Drop for Back {
+        fn drop(&mut self) {
+            let _ = PROGRESS.try_with(|own| own.set(self.0));
+        }
+    }
+
+    let _back = Back(PROGRESS.try_with(|own| own.replace(progress)).unwrap_or(ptr::null()));
+    work()
 }
 
-impl Pool {
-    /// Returns true if this thread is one of the workers.
-    pub(crate) fn is_on_worker(&self) -> bool {
-        self.own_progress().is_some()
-    }
-
-    /// Returns true if this thread is one of the workers and is running the body of a node.
-    pub(crate) fn is_in_body(&self) -> bool {
-        !is_aside() && self.own_progress().is_some_and(Progress::is_at_a_step)
-    }
-
-    fn own_progress(&self) -> Option<&Progress> {
-        let own = PROGRESS.try_with(Cell::get).unwrap_or(ptr::null());
-        if own.is_null() {
-            return None;
-        }
-        self.progress.iter().map(|line| &line.0).find(|progress| ptr::eq(*progress, own))
-    }
+/// Returns true if this thread runs the body of a node, as a worker or instead of one.
+pub(crate) fn is_at_a_step() -> bool {
+    let own = PROGRESS.try_with(Cell::get).unwrap_or(ptr::null());
+    // SAFETY: a worker's lies in its pool, which the worker keeps; `at_steps_of` borrows another one.
+    !is_aside() && unsafe { own.as_ref() }.is_some_and(Progress::is_at_a_step)
 }
 
 impl<'p> Shared<'p> {

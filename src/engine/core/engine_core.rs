@@ -1,16 +1,18 @@
 //! The core of an engine: operations enter the queues of their variables, are run, and end.
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use super::async_op::{AsyncOp, AsyncOps};
 use super::failures::Failures;
 use super::handles::Handles;
 use super::lanes::Lanes;
 use super::pace::Pace;
+use super::sites::Sites;
 use crate::device::host::Origin;
 use crate::engine::order::{
-    Batch, Entering, Exclusive, FREED_MAX, FreeSlots, Frees, Key, Left, Operation, Ready, Rest, Role, Runnable, Slots, Unpushed,
-    Wakes,
+    Batch, Entering, Exclusive, FREED_MAX, FreeSlots, Frees, Granted, Key, Left, Operation, Ready, Rest, Role, Runnable, Slots,
+    Unpushed, Wakes,
 };
 use crate::error::{Error, Kind, Result, shielded};
 use crate::runtime::{Client, Core, Lane, Observer, Registration, Visits, is_inside};
@@ -35,6 +37,10 @@ pub(crate) struct EngineCore {
     /// Exclusive access to the engine, which threads take in turn if it has no workers.
     pub(super) exclusive: Exclusive,
     pub(in crate::engine) pace: Pace,
+    /// What operations cost.
+    pub(super) sites: Sites,
+    /// The address of the executor.
+    pub(super) executor: usize,
     /// The visits of workers that go on.
     pub(super) visits: Arc<Visits>,
     /// The number of idle workers that check for new operations, and need not be called.
@@ -114,6 +120,8 @@ impl EngineCore {
             ready: Ready::new(workers == 0),
             exclusive: Exclusive::default(),
             pace: Pace::new(),
+            sites: Sites::new(if workers > 0 { core.poll_budget } else { Duration::ZERO }),
+            executor: core.address(),
             visits: Arc::new(Visits::new()),
             looking: Line(AtomicU64::new(0)),
             workers: workers as u64,
@@ -238,6 +246,9 @@ impl EngineCore {
             key
         };
         self.give_back(&mut batch);
+        if !batch.ready.is_empty() {
+            self.run_if_cheap(&mut batch);
+        }
         self.start(&mut batch);
         Some(key)
     }
@@ -381,7 +392,18 @@ impl EngineCore {
     }
 
     /// Runs a ready operation, and ends it unless it has to wait for something else.
+    #[inline]
     pub(super) fn run(self: &Arc<Self>, operation: Runnable, batch: &mut Batch<'_>) {
+        self.run_by(operation, batch, Self::perform);
+    }
+
+    /// Does so, and performs it by this function.
+    pub(super) fn run_by(
+        self: &Arc<Self>,
+        operation: Runnable,
+        batch: &mut Batch<'_>,
+        perform: impl FnOnce(&Self, Granted<'_>, u32) -> Result<Rest>,
+    ) {
         let mut operation = operation;
         if let Some(lanes) = &self.lanes {
             match lanes.defer(&self.slots, operation) {
@@ -390,7 +412,7 @@ impl EngineCore {
             }
         }
         let number = operation.number();
-        let outcome = match self.perform(self.slots.granted(&mut operation), number) {
+        let outcome = match perform(self, self.slots.granted(&mut operation), number) {
             Ok(Rest::Nothing | Rest::Ended(_)) => Ok(()),
             Err(error) => Err(error),
             Ok(Rest::Parts(_)) => unreachable!("`perform` performs the parts"),

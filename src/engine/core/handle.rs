@@ -8,10 +8,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
 use super::engine_core::{Accepted, EngineCore};
-use super::pace::poll_share;
 use crate::engine::order::{Key, Unpushed};
 use crate::error::{Error, Kind, Result, shielded};
-use crate::runtime::WaiterKey;
+use crate::runtime::{WaiterKey, poll_share};
 
 /// A handle to a pushed operation: a future that waits for its end.
 ///

@@ -5,6 +5,7 @@
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
+use crate::runtime::poll_unit;
 use crate::sync::{AtomicU32, AtomicU64, OnceLock, Ordering};
 
 /// The time that a unit may take if pushes run their operations, and the most pushes that it stands for.
@@ -73,7 +74,7 @@ impl Pace {
     /// Takes a unit. Returns `Pending` if the task has used up its budget; then its waker has been called.
     #[inline(never)]
     pub(in crate::engine) fn poll_unit(&self, cx: &mut Context<'_>) -> Poll<()> {
-        ready!(poll_share(cx)).used();
+        ready!(poll_unit(cx)).used();
         // ORDERING: Relaxed, both: a count, which publishes nothing. Two threads may lose a unit.
         let units = self.units.load(Ordering::Relaxed) + 1;
         self.units.store(units % UNITS_MAX, Ordering::Relaxed);
@@ -82,30 +83,5 @@ impl Pace {
             return Poll::Pending;
         }
         Poll::Ready(())
-    }
-}
-
-/// Waits until the task has budget left. Otherwise a task whose futures are all ready at once would never let
-/// others run.
-#[inline]
-pub(crate) fn poll_share(cx: &mut Context<'_>) -> Poll<Share> {
-    #[cfg(feature = "tokio")]
-    return tokio::task::coop::poll_proceed(cx).map(Share);
-    #[cfg(not(feature = "tokio"))]
-    {
-        let _ = cx;
-        Poll::Ready(Share())
-    }
-}
-
-/// One unit of a task's budget, given back if it is not used.
-pub(crate) struct Share(#[cfg(feature = "tokio")] tokio::task::coop::RestoreOnPending);
-
-impl Share {
-    #[inline]
-    pub(crate) fn used(self) {
-        // The drop would give the unit back. `forget` has the effect of `made_progress`, and costs less.
-        #[cfg(feature = "tokio")]
-        std::mem::forget(self.0);
     }
 }

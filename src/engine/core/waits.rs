@@ -6,11 +6,9 @@ use std::task::{Context, Poll, ready};
 
 use super::engine_core::EngineCore;
 use super::failures::Failures;
-use super::pace::poll_share;
-use crate::device::host::is_worker;
 use crate::engine::order::{Key, is_polling, self_wait};
 use crate::error::{Kind, Result};
-use crate::runtime::{Drain, Idle, IdleWait, Registration, is_inside};
+use crate::runtime::{Drain, Idle, IdleWait, Registration, is_inside, is_outside, poll_share};
 use crate::sync::lock;
 
 impl EngineCore {
@@ -39,7 +37,7 @@ impl EngineCore {
     /// block a worker that its end may need.
     pub(super) fn may_block(&self) -> Result<()> {
         let is_in_task = |registration: &Registration<Self>| registration.core.is_in_task();
-        let is_in_task = self.workers > 0 && is_worker() && lock(&self.registration).as_ref().is_some_and(is_in_task);
+        let is_in_task = self.workers > 0 && !is_outside() && lock(&self.registration).as_ref().is_some_and(is_in_task);
         if is_in_task { Err(Kind::WaitsInTask.into()) } else { Ok(()) }
     }
 

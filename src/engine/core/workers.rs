@@ -13,11 +13,13 @@ use crate::sync::{Ordering, lock, spin_loop};
 /// and it runs dependent operations in a row.
 const LOOKS: u32 = if cfg!(anabranch_loom) { 0 } else { 8 };
 const SPINS: u32 = 32;
+/// After an operation that need not be timed, so many are run before the next one is looked at.
+const TIMED: u32 = 16;
 
 impl Visited for EngineCore {
     /// Runs ready operations until none is left, or until other work waits for the worker.
     fn visit<'q, Q: Queue<'q>>(self: &Arc<Self>, queue: &mut Q) -> bool {
-        let mut batch = Batch::new(&self.slots);
+        let (mut batch, mut untimed) = (Batch::new(&self.slots), TIMED);
         loop {
             match self.next(&mut batch) {
                 Some(operation) => {
@@ -25,7 +27,12 @@ impl Visited for EngineCore {
                     if !self.ready.is_empty() && self.has_worker_to_call() {
                         let _ = self.call_workers();
                     }
-                    self.run(operation, &mut batch);
+                    if untimed < TIMED {
+                        untimed += 1;
+                        self.run(operation, &mut batch);
+                    } else if !self.run_timed(operation, &mut batch) {
+                        untimed = 0;
+                    }
                 }
                 None => {
                     self.give_back(&mut batch);

@@ -7,7 +7,7 @@ use std::mem;
 use super::description::Op;
 use crate::engine::Engine;
 use crate::engine::core::Pushed;
-use crate::engine::order::{Accesses, Body, Operation, Rest, Role, SCANNED, Unpushed};
+use crate::engine::order::{Accesses, Body, Operation, Rest, Role, Unpushed};
 use crate::error::{Error, Kind, Result};
 use crate::name::Name;
 
@@ -52,6 +52,9 @@ struct Parts {
     fault: Option<Error>,
 }
 
+/// The accesses that a further one is compared with.
+const RECENT: usize = 2;
+
 impl Parts {
     fn add(&mut self, mut op: Op<'_>) {
         let Some(operation) = op.unpushed().take_operation() else { return };
@@ -59,8 +62,9 @@ impl Parts {
             self.fault = operation.fault().cloned().or_else(|| why_not_joined(&operation));
         }
         for access in operation.accesses() {
-            let scanned = self.accesses.len().saturating_sub(SCANNED);
-            match self.accesses[scanned..].iter_mut().find(|known| known.address() == access.address()) {
+            // The others are compared when all are there, and sorted.
+            let recent = self.accesses.len().saturating_sub(RECENT);
+            match self.accesses[recent..].iter_mut().find(|known| known.address() == access.address()) {
                 Some(known) => _ = known.add(access.mode()),
                 None => self.accesses.push(access.again()),
             }

@@ -7,9 +7,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use crate::engine::core::{EngineCore, Pushed, poll_share};
+use crate::engine::core::{EngineCore, Pushed};
 use crate::engine::order::{Access, Grant, Mode, Operation, Role, TypedVariable, Unpushed, VarHandle, VarPtr, Variable};
 use crate::error::{Error, Kind, Result};
+use crate::runtime::poll_share;
 use crate::sync::{Mutex, lock};
 use crate::value::args::Key;
 

@@ -118,6 +118,11 @@ impl Body {
         unsafe { (actions.run)(&raw mut self.space, grant, rest) }
     }
 
+    /// Returns a number that bodies of the same type have.
+    pub(super) fn site(&self) -> usize {
+        std::ptr::from_ref(self.actions).addr()
+    }
+
     pub(super) fn needs_drop(&self) -> bool {
         self.actions.drop.is_some()
     }

@@ -356,6 +356,13 @@ impl<'o> Granted<'o> {
         self.body().run(grant, rest)
     }
 
+    /// Returns a number for the place in the program where it was made: that of its body's type.
+    #[inline]
+    pub(crate) fn site(&self) -> usize {
+        // SAFETY: only the owner of the `Granted` uses the body.
+        unsafe { &*self.operation.body.get() }.site()
+    }
+
     pub(crate) fn enqueue(&mut self, kernel: Enqueue, stream: StreamMut<'_>) -> Result<(), BoxError> {
         // SAFETY: the operation is granted as long as this `Granted` lives, and only its own kernel gets the
         // grant.

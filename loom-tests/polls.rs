@@ -1,0 +1,115 @@
+//! Cheap work that polls and pushes do themselves, beside the workers. In a model all work is known to be
+//! cheap, and a poll has time for two nodes.
+
+use std::time::Duration;
+
+use super::harness::{block_on, check_within, join, spawn};
+use super::runs::{Alive, Counted, check_values, poll_once};
+use crate::policy::{PerOperator, Single};
+use crate::sync::spin_loop;
+use crate::{Engine, Executor, Graph, Inputs, Op, Plan};
+
+fn executor() -> Executor {
+    let builder = Executor::builder().workers(1).max_in_flight(1);
+    builder.poll_budget(Duration::from_micros(20)).build().expect("the settings are in range")
+}
+
+/// A plan of three tasks in a chain: a poll runs two, and a worker the last.
+fn chain(alive: &Alive) -> Plan {
+    let (mut g, alive) = (Graph::new(), alive.clone());
+    let a = g.task("a", (), {
+        let alive = alive.clone();
+        move || alive.value()
+    });
+    let b = g.task("b", &a, |_: &Counted| ());
+    let c = g.task("c", &b, move |_: &()| alive.value());
+    g.output("c", &c);
+    g.compile_with(&Single).expect("the graph is right")
+}
+
+/// A plan of two tasks that a third waits for, on two streams: a poll runs two of them.
+fn join_of_two(alive: &Alive) -> Plan {
+    let (mut g, alive) = (Graph::new(), alive.clone());
+    let [a, b] = ["a", "b"].map(|name| {
+        let alive = alive.clone();
+        g.task(name, (), move || alive.value())
+    });
+    let c = g.task("c", (&a, &b), |_: &Counted, _: &Counted| ());
+    g.output("c", &c);
+    g.compile_with(&PerOperator).expect("the graph is right")
+}
+
+// Seen to fail with a poll that keeps the programs it has no time for (a deadlock).
+#[test]
+fn a_run_that_a_poll_begins_and_a_worker_ends_is_complete() {
+    check_values(2, chain, |plan, _| {
+        let exec = executor();
+        block_on(exec.run(plan, Inputs::new())).expect("nothing goes wrong");
+    });
+}
+
+#[test]
+fn programs_that_a_poll_and_a_worker_run_meet() {
+    check_values(2, join_of_two, |plan, _| {
+        let exec = executor();
+        block_on(exec.run(plan, Inputs::new())).expect("nothing goes wrong");
+    });
+}
+
+#[test]
+fn a_run_is_cancelled_while_a_poll_and_a_worker_run_it() {
+    check_values(2, chain, |plan, _| {
+        let exec = executor();
+        let run = exec.run(plan, Inputs::new());
+        let canceller = run.canceller();
+        let thread = spawn(move || canceller.cancel());
+        let ended = block_on(run);
+        assert!(ended.is_ok() || ended.is_err_and(|error| error.is_cancelled()));
+        join(thread);
+    });
+}
+
+#[test]
+fn a_run_that_a_poll_has_begun_is_dropped_while_a_worker_ends_it() {
+    check_values(2, chain, |plan, alive| {
+        let exec = executor();
+        let mut run = exec.run(plan, Inputs::new());
+        poll_once(&mut run);
+        drop(run);
+        while alive.count() > 0 {
+            spin_loop();
+        }
+    });
+}
+
+#[test]
+fn a_node_is_awaited_while_a_poll_and_a_worker_run_it() {
+    check_values(1, chain, |plan, _| {
+        let exec = executor();
+        let run = exec.run(plan, Inputs::new());
+        let node = run.node("b");
+        let thread = spawn(move || block_on(node).expect("it does not fail"));
+        block_on(run).expect("nothing goes wrong");
+        join(thread);
+    });
+}
+
+// Seen to fail with a push that does not start the operations behind the one that it has run (a deadlock).
+#[test]
+fn operations_that_two_pushes_run_are_in_order() {
+    check_within(1, || {
+        let exec = executor();
+        let engine = Engine::new(&exec).expect("the executor has room");
+        let x = engine.var("x", 1);
+        let push = |engine: &Engine, x: &crate::Var<u32>, times: u32| {
+            let op = Op::task("op", x, x, move |x: &u32| x * times);
+            block_on(engine.push(op)).and_then(block_on).expect("nothing goes wrong");
+        };
+        let other = (engine.clone(), x.clone());
+        let thread = spawn(move || push(&other.0, &other.1, 3));
+        push(&engine, &x, 2);
+        join(thread);
+        assert_eq!(*block_on(x.read()).expect("nothing goes wrong"), 6);
+        drop((x, engine));
+    });
+}

@@ -1,0 +1,137 @@
+//! Cheap runs and cheap items are run by the polls that await them. To hand them to a worker and back would
+//! take longer. Workers run dear and unknown ones, and the rest when a poll has had its time.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::inner::{Live, RunInner};
+use crate::device::host::{Alone, CHEAP_NS, Cost, Pace, Resume, Ticket, Tickets, at_steps_of};
+use crate::error::shielded;
+use crate::runtime::{add_work, inside_executor, is_outside, may_work};
+use crate::sync::Ordering;
+
+/// How many times as long as cheap work a run takes that was known to be cheap, and is no longer.
+const SURPRISE: u64 = 4;
+
+impl RunInner {
+    /// Returns whether polls may run it once it is known to be cheap. What a future or a device does is never
+    /// known.
+    pub(super) fn may_be_cheap(&self) -> bool {
+        let (core, code) = (&self.core, self.code());
+        let is_known = code.asyncs.is_empty() && code.segments.is_empty() && core.observer.is_none();
+        is_known && core.pool.is_some() && !core.poll_budget.is_zero()
+    }
+
+    /// Returns whether the poll that starts the run is to run it.
+    pub(super) fn polls_run_it(&self) -> bool {
+        self.plan().cost.is_cheap() && self.may_be_cheap() && may_work() && is_outside()
+    }
+
+    /// Returns whether workers are to time the run.
+    pub(super) fn is_to_be_timed(&self) -> bool {
+        self.may_be_cheap() && self.plan().cost.wants_sample()
+    }
+
+    /// Returns the most ns that a cheap run takes: a poll has time for two.
+    fn cheap_ns(&self) -> u64 {
+        (self.core.poll_budget.as_nanos() / 2) as u64
+    }
+
+    /// Runs a run in the poll that starts it.
+    pub(super) fn run_in_poll(&self, roots: Ticket) {
+        let (mut ready, cost) = (Tickets::new(), &self.plan().cost);
+        ready.push(roots);
+        let start = Instant::now();
+        // No other thread runs its programs before some are left for the workers.
+        let is_spent = self.run_ready::<false>(&mut Pace::known(), &mut ready);
+        let ns = start.elapsed().as_nanos() as u64;
+        cost.add_poll(ns <= SURPRISE * self.cheap_ns());
+        if is_spent {
+            cost.add_sample(false);
+        }
+        add_work(ns, self.core.poll_budget);
+    }
+
+    /// Runs programs that became ready, in a poll beside the workers. The first of them is run first.
+    pub(super) fn run_beside(&self, pace: &mut Pace, ready: &mut Tickets) {
+        ready.reverse();
+        if self.run_ready::<true>(pace, ready) {
+            // It has run items for its whole time slice.
+            self.item_cost().into_iter().for_each(|cost| cost.add_sample(false));
+        }
+    }
+
+    /// Runs programs for a time slice, and gives those that are left to the workers. Returns whether the
+    /// slice was too short.
+    fn run_ready<const BESIDE: bool>(&self, pace: &mut Pace, ready: &mut Tickets) -> bool {
+        let Some(pool) = &self.core.pool else { return false };
+        let mut queue = Alone::<BESIDE>::for_a_slice(ready, &self.progress, pace).at_most(self.core.poll_budget);
+        let run = || {
+            while !queue.is_spent()
+                && let Some(ticket) = queue.next_ticket()
+            {
+                // SAFETY: the ticket was made for this run, which the caller keeps alive.
+                unsafe { Self::resume(self, ticket, &mut queue) };
+            }
+        };
+        inside_executor(self.core.address(), || at_steps_of(&self.progress, run));
+        let is_spent = queue.is_spent();
+        drop(queue);
+        ready.drain(..).for_each(|ticket| pool.submit(ticket));
+        is_spent
+    }
+
+    /// Begins to time a visit of a worker, if that is wanted.
+    #[inline]
+    pub(super) fn sample(&self, live: &Live) -> Option<Sample> {
+        let is_wanted = match &live.pipe {
+            Some(pipe) => pipe.cost.as_ref().is_some_and(Cost::wants_sample),
+            None => live.worked.is_some(),
+        };
+        is_wanted.then(|| Sample { run: Some(self.me()), start: Instant::now() })
+    }
+
+    /// Returns whether polls run the items.
+    #[inline]
+    pub(super) fn has_cheap_items(&self) -> bool {
+        self.item_cost().is_some_and(Cost::is_cheap)
+    }
+
+    fn item_cost(&self) -> Option<&Cost> {
+        self.pipe()?.cost.as_ref()
+    }
+
+    fn add_visit(&self, ns: u64) {
+        if let Some(cost) = self.item_cost() {
+            cost.add_sample(ns <= CHEAP_NS);
+        } else if let Some(worked) = self.live.get().and_then(|live| live.worked.as_ref()) {
+            // ORDERING: Relaxed: it decides only which thread runs a run.
+            worked.fetch_add(ns, Ordering::Relaxed);
+        }
+    }
+
+    /// Adds the time of a run that has ended to the cost of its plan.
+    pub(super) fn add_cost(&self) {
+        if let Some(worked) = self.live.get().and_then(|live| live.worked.as_ref()) {
+            // ORDERING: Relaxed: as in `add_visit`. A visit that ends later is not counted.
+            self.plan().cost.add_sample(worked.load(Ordering::Relaxed) <= self.cheap_ns());
+        }
+    }
+}
+
+/// The time of one visit of a worker. Its drop adds it.
+pub(super) struct Sample {
+    /// None once it was added.
+    run: Option<Arc<RunInner>>,
+    start: Instant,
+}
+
+impl Drop for Sample {
+    fn drop(&mut self) {
+        let ns = self.start.elapsed().as_nanos() as u64;
+        let run = self.run.take();
+        run.iter().for_each(|run| run.add_visit(ns));
+        // This may be the last owner of the run, whose drop runs user code.
+        let _ = shielded(|| drop(run));
+    }
+}
