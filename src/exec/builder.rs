@@ -101,7 +101,7 @@ impl ExecutorBuilder {
     /// With zero, only workers do work. Set that if a body that is cheap as a rule may wait for the task that
     /// asks for it, such as for a lock that the task holds, or if no poll may ever be surprised.
     pub fn poll_budget(mut self, budget: Duration) -> Self {
-        self.poll_budget = budget;
+        self.poll_budget = budget.min(POLL_BUDGET_MAX);
         self
     }
 
@@ -221,6 +221,9 @@ impl ExecutorBuilder {
 }
 
 const WORKERS_MAX: usize = 256;
+
+/// The time slice of a poll.
+const POLL_BUDGET_MAX: Duration = Duration::from_micros(100);
 
 /// Returns the wrapper of each worker's loop: it marks the thread as inside of the executor, and counts its
 /// end, also by a panic.

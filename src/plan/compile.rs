@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use super::code::Code;
 use super::fabric::{Fabric, Facts};
 use super::nest::within;
+use super::spare::Spare;
 use super::{InnerSchedule, Policy, Ranked, Schedule};
 use crate::device::host::Cost;
 use crate::error::{Error, Kind, Result};
@@ -39,6 +40,8 @@ pub(crate) struct PlanInner {
     by_name: OnceLock<HashMap<Name, NodeId>>,
     /// What a run costs.
     pub(crate) cost: Cost,
+    /// The memory of finished runs, for the next ones.
+    pub(crate) spare: Spare,
     /// What is told of nodes of other kinds, by their full names.
     details: Arc<[(Name, Arc<dyn Detail>)]>,
     /// Whether it is a pipeline's: then it runs over items only.
@@ -310,8 +313,9 @@ impl PlanInner {
     ) -> Result<Plan> {
         let code = fabric.lower(&schedule, false)?;
         let (queue_code, by_name) = (OnceLock::new(), OnceLock::new());
-        let cost = Cost::new();
-        let inner = Self { schedule, code, queue_code, fabric, layout, inputs, outputs, by_name, cost, details, is_pipelined };
+        let (cost, spare) = (Cost::new(), Spare::default());
+        let inner =
+            Self { schedule, code, queue_code, fabric, layout, inputs, outputs, by_name, cost, spare, details, is_pipelined };
         Ok(Plan(Arc::new(inner)))
     }
 

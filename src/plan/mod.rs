@@ -56,6 +56,7 @@ mod schedule;
 mod segments;
 mod single;
 mod spans;
+mod spare;
 mod steps;
 mod stream_set;
 mod streams;

@@ -36,7 +36,7 @@ impl RunInner {
     /// and none will.
     fn end(&self, bits: u32, slot: Option<u16>) {
         self.add_cost();
-        let _ = self.verdict.set(self.judge(bits));
+        self.decide(self.judge(bits));
         if let Some(slot) = slot {
             if self.core.devices.is_some() {
                 self.items().for_each(|item| item.free_events(&self.code().segments));
@@ -80,7 +80,7 @@ impl RunInner {
     /// of its inputs. So the receiver is their only owner, and a shared input is the caller's alone again,
     /// even if a worker is still leaving the run.
     pub(super) fn outputs(&self) -> Result<Outputs> {
-        let verdict = self.verdict.get().expect("the run is complete").clone();
+        let verdict = self.verdict();
         let Some(item) = self.first() else {
             return verdict.map(|()| unreachable!("only a run that started completes without an error"));
         };
@@ -95,18 +95,27 @@ impl RunInner {
     }
 }
 
-impl Drop for RunInner {
-    fn drop(&mut self) {
+impl RunInner {
+    /// Drops the values that are left, after the end or before the start of a run.
+    pub(super) fn drop_values(&mut self) {
         // A run without failures has released all others.
-        let is_clean = self.pipelining.is_none() && matches!(self.verdict.get(), Some(Ok(())));
+        let is_clean = self.pipelining.is_none() && self.has_succeeded();
         for item in self.items() {
-            // SAFETY: `&mut self`: no other thread touches the cells of a run that is being dropped.
+            // SAFETY: `&mut self`: no other thread touches the cells.
             let values = unsafe { item.values() };
             values.drop_inputs();
             values.drop_outputs();
             if !is_clean {
                 values.drop_others();
             }
+        }
+    }
+}
+
+impl Drop for RunInner {
+    fn drop(&mut self) {
+        if !self.plan.is_spare() {
+            self.drop_values();
         }
     }
 }

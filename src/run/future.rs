@@ -2,9 +2,9 @@
 
 use std::fmt;
 use std::future::Future;
-use std::mem;
+use std::mem::ManuallyDrop;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use super::async_nodes::Drive;
@@ -39,7 +39,7 @@ use crate::runtime::{Cancel, Canceller, Core, WaiterKey, is_inside, is_inside_bo
 /// leaks the run's memory.
 #[must_use = "futures do nothing unless awaited"]
 pub struct Run {
-    inner: Arc<RunInner>,
+    inner: ManuallyDrop<Arc<RunInner>>,
     key: WaiterKey,
     /// Whether its outputs were given out.
     is_spent: bool,
@@ -48,7 +48,8 @@ pub struct Run {
 impl Run {
     /// Makes a run, which does not keep the executor.
     pub(crate) fn new(core: &Arc<Core>, plan: &Plan, inputs: Inputs) -> Self {
-        Self { inner: RunInner::new(core, plan, None, inputs), key: WaiterKey::default(), is_spent: false }
+        let inner = RunInner::again(core, plan, inputs).unwrap_or_else(|inputs| RunInner::new(core, plan, None, inputs));
+        Self { inner: ManuallyDrop::new(inner), key: WaiterKey::default(), is_spent: false }
     }
 
     /// Takes a place among the runs in flight at once, or gives the inputs back.
@@ -73,7 +74,7 @@ impl Run {
     /// Returns a handle that cancels the run from elsewhere: while it is awaited, or after [`Run::spawn`]
     /// took it.
     pub fn canceller(&self) -> Canceller {
-        Canceller::new(self.inner.me.clone())
+        Canceller::new(Arc::downgrade(&self.inner) as Weak<RunInner>)
     }
 
     /// Spawns the run on the tokio runtime that this is called in, so that it makes progress without being
@@ -162,10 +163,13 @@ impl Drop for Run {
     fn drop(&mut self) {
         let inner = &self.inner;
         if inner.core.is_forked() {
-            return mem::forget(inner.clone());
+            // The child drops nothing of the executor.
+            return;
         }
         inner.lane.forget(&mut self.key);
         inner.abandon();
+        // SAFETY: it is not used after this.
+        RunInner::let_go(unsafe { ManuallyDrop::take(&mut self.inner) });
     }
 }
 
@@ -192,7 +196,7 @@ impl fmt::Debug for Run {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bits = self.inner.state.glance();
         f.debug_struct("Run")
-            .field("plan", &self.inner.plan)
+            .field("plan", &*self.inner.plan)
             .field("is_complete", &self.inner.is_complete())
             .field("is_cancelled", &(bits & state::CANCELLED != 0))
             .finish()

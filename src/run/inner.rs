@@ -1,11 +1,13 @@
 //! One run's data: what its programs, its futures and its cancellers share.
 
-use std::sync::{Arc, Weak};
+use std::ops::Deref;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
 use super::Inputs;
 use super::countdown::Countdown;
+use super::once_box::OnceBox;
 use super::pipe::Pipe;
 use super::state::{self, State};
 use super::step_state::StepState;
@@ -23,20 +25,19 @@ use crate::value::{Cells, Frame};
 pub(super) const COMPLETE: u64 = 1;
 
 pub(super) struct RunInner {
-    /// Lets the last step keep the run alive while it completes it.
-    pub(super) me: Weak<RunInner>,
-    pub(super) plan: Plan,
+    me: Me,
+    pub(super) plan: Own<Plan>,
     /// How the plan runs over many items, if it does.
     pub(super) pipelining: Option<Arc<Pipelining>>,
     /// Whether a node of another run awaits it.
     pub(super) is_nested: bool,
     pub(super) number: u64,
-    pub(super) core: Arc<Core>,
+    pub(super) core: Own<Arc<Core>>,
     pub(super) state: State,
     /// Reaches [`COMPLETE`] once. Rung when an async node was woken.
     pub(super) lane: Arc<Lane>,
     pub(super) start: Mutex<Start>,
-    pub(super) live: OnceLock<Live>,
+    pub(super) live: OnceBox<Live>,
     /// The ready programs of a run without workers. Only the task that has the lock runs them.
     pub(super) driver: Mutex<Tickets>,
     /// The step of an inline run's poll.
@@ -45,23 +46,52 @@ pub(super) struct RunInner {
     pub(super) refusal: OnceLock<Error>,
     /// A lane for each program that has an awaited node; made when the first node is awaited.
     pub(super) watched: OnceLock<Box<[OnceLock<Arc<Lane>>]>>,
-    pub(super) verdict: OnceLock<Result<()>>,
+    /// Why a complete run has failed, if it has.
+    failure: OnceLock<Error>,
     pub(super) held: Held<Self>,
     /// Last, so that it is dropped after the values.
     _collector: Collector,
 }
 
+/// The address of a run in its `Arc`: lets the last step keep the run alive while it completes it.
+struct Me(*const RunInner);
+
+// SAFETY: the address of a run, which is Send.
+unsafe impl Send for Me {}
+// SAFETY: the address of a run, which is Sync.
+unsafe impl Sync for Me {}
+
+/// What each run has, and a [spare block](super::blocks) does not have.
+pub(super) struct Own<T>(Option<T>);
+
+impl<T> Own<T> {
+    pub(super) fn new(of: T) -> Self {
+        Self(Some(of))
+    }
+
+    pub(super) fn take(&mut self) -> Option<T> {
+        self.0.take()
+    }
+
+    pub(super) fn is_spare(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
+impl<T> Deref for Own<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        self.0.as_ref().expect("a spare block does not run")
+    }
+}
+
 /// What a run holds until it starts.
 pub(super) enum Start {
     Waiting(Waiting),
-    /// The run is admitted. The thread that gets its first ticket makes its memory: a worker, if there are
-    /// any, so that memory is made where it is used and not in a poll.
-    Admitted {
-        inputs: Inputs,
-        slot: u16,
-        context: AsyncContext,
-        is_timed: bool,
-    },
+    /// The worker that gets the first ticket makes its memory, where it is used.
+    Admitted(Admitted),
     Started,
 }
 
@@ -71,6 +101,17 @@ pub(super) struct Waiting {
     pub(super) turn: u64,
     /// Its place among those in flight, if it has one already.
     pub(super) slot: Option<u16>,
+    /// The memory of an earlier run.
+    pub(super) spare: Option<Box<Live>>,
+}
+
+/// What a run has between its admission and its start.
+pub(super) struct Admitted {
+    pub(super) inputs: Inputs,
+    pub(super) slot: u16,
+    pub(super) context: AsyncContext,
+    pub(super) is_timed: bool,
+    pub(super) spare: Option<Box<Live>>,
 }
 
 impl Start {
@@ -225,31 +266,43 @@ impl RunInner {
         inputs: Inputs,
         is_nested: bool,
     ) -> Arc<Self> {
-        let observed = if core.observer.is_some() || core.choices.is_some() { state::OBSERVED } else { 0 };
-        let number = if observed == 0 { 0 } else { core.next_number() };
+        let (state, number) = Self::observed(core);
         Arc::new_cyclic(|me| Self {
-            me: me.clone(),
-            plan: plan.clone(),
+            me: Me(me.as_ptr()),
+            plan: Own::new(plan.clone()),
             pipelining,
             is_nested,
             number,
-            core: core.clone(),
-            state: State::new(observed),
+            core: Own::new(core.clone()),
+            state,
             lane: Arc::new(Lane::new()),
-            start: Mutex::new(Start::Waiting(Waiting { inputs, turn: 0, slot: None })),
-            live: OnceLock::new(),
+            start: Mutex::new(Start::Waiting(Waiting { inputs, turn: 0, slot: None, spare: None })),
+            live: OnceBox::new(),
             driver: Mutex::default(),
             progress: Progress::new(),
             refusal: OnceLock::new(),
             watched: OnceLock::new(),
-            verdict: OnceLock::new(),
+            failure: OnceLock::new(),
             held: Held::new(),
             _collector: Collector(core.devices.clone()),
         })
     }
 
+    /// Returns the state of a run that has not started, and the number by which the observer knows it.
+    pub(super) fn observed(core: &Core) -> (State, u64) {
+        match core.observer.is_some() || core.choices.is_some() {
+            true => (State::new(state::OBSERVED), core.next_number()),
+            false => (State::new(0), 0),
+        }
+    }
+
+    /// Returns an owner. The run is not complete, or the caller has an owner: so it is alive.
     pub(super) fn me(&self) -> Arc<Self> {
-        self.me.upgrade().expect("a run that is not complete is kept alive")
+        // SAFETY: `of` stored the address of the run in its `Arc`. As `&self` shows, it has an owner.
+        unsafe {
+            Arc::increment_strong_count(self.me.0);
+            Arc::from_raw(self.me.0)
+        }
     }
 
     /// Returns the address that stands for this run in [`is_inside`](crate::runtime::is_inside).
@@ -270,6 +323,23 @@ impl RunInner {
     #[inline]
     pub(super) fn is_complete(&self) -> bool {
         self.lane.has_reached(COMPLETE)
+    }
+
+    /// Stores the verdict, before the run is complete.
+    pub(super) fn decide(&self, verdict: Result<()>) {
+        if let Err(failure) = verdict {
+            let _ = self.failure.set(failure);
+        }
+    }
+
+    /// Returns the verdict of a complete run.
+    pub(super) fn verdict(&self) -> Result<()> {
+        self.failure.get().map_or(Ok(()), |failure| Err(failure.clone()))
+    }
+
+    /// Returns whether it is complete, and has not failed.
+    pub(super) fn has_succeeded(&self) -> bool {
+        self.is_complete() && self.failure.get().is_none()
     }
 
     /// Returns the first item, once the run is live. Most runs have no other.

@@ -28,7 +28,7 @@ impl Resume for RunInner {
     unsafe fn resume<'q, Q: Queue<'q>>(run: *const Self, ticket: Ticket, queue: &mut Q) {
         // SAFETY: the ticket exists, so the run is not complete and is kept alive.
         let run = unsafe { &*run };
-        if run.live.get().is_none() && !run.me().make_live() {
+        if run.live.get().is_none() && !run.make_admitted_live() {
             return;
         }
         let item = run.first().expect("the run is live");

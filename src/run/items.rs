@@ -4,7 +4,7 @@
 use std::fmt;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use super::Inputs;
@@ -74,7 +74,7 @@ impl<P: Port> Items<P> {
     }
 
     pub(crate) fn canceller(&self) -> Canceller {
-        Canceller::new(self.run.me.clone())
+        Canceller::new(Arc::downgrade(&self.run) as Weak<RunInner>)
     }
 
     pub(crate) fn cancel(&self) {
@@ -379,8 +379,7 @@ impl<P: Port> Items<P> {
 impl RunInner {
     /// Returns why a run over items that is complete, or cancelled, has no further result.
     fn why_over(&self) -> Error {
-        let verdict = self.verdict.get().cloned().unwrap_or(Ok(()));
-        verdict.err().unwrap_or_else(|| cancelled(self.state.glance()))
+        self.verdict().err().unwrap_or_else(|| cancelled(self.state.glance()))
     }
 }
 

@@ -15,6 +15,7 @@
 // limbo                                      workers, or the poll itself
 
 mod async_nodes;
+mod blocks;
 mod control;
 pub(crate) mod countdown;
 mod devices;
@@ -28,6 +29,7 @@ mod interpret;
 pub(crate) mod items;
 mod node;
 mod observe;
+mod once_box;
 mod outcomes;
 mod outputs;
 mod pipe;

@@ -128,8 +128,7 @@ impl RunInner {
                 return Kind::NotTaken { node, why }.into();
             }
         }
-        let verdict = self.verdict.get().expect("the run is complete").clone();
-        verdict.expect_err("a run that succeeds reaches all nodes that are in no loop or branch")
+        self.verdict().expect_err("a run that succeeds reaches all nodes that are in no loop or branch")
     }
 
     /// Returns true if the node's program went past it. A cancelled run, or one that never started, may not

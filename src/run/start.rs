@@ -5,7 +5,7 @@ use std::task::Poll;
 
 use super::Inputs;
 use super::countdown::Countdown;
-use super::inner::{Iteration, Live, OnDevices, RunInner, Start, Waiting};
+use super::inner::{Admitted, Iteration, Live, OnDevices, RunInner, Start, Waiting};
 use super::outcomes::cancelled;
 use super::pipe::{EndedPhases, Pipe};
 use super::state;
@@ -13,7 +13,7 @@ use super::step_state::StepState;
 use crate::device::host::{Cost, Entry, Ticket};
 use crate::error::{Error, Kind, Refused, Result, shielded};
 use crate::plan::pipelining::Init;
-use crate::runtime::{AsyncContext, Client, Resumes, WakeSet};
+use crate::runtime::{AsyncContext, Client, Flying, Resumes, WakeSet};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, OnceLock, Ordering, fence, lock};
 use crate::value::Frame;
 
@@ -27,7 +27,7 @@ impl RunInner {
     /// Starts the run if it has not started and there is room; otherwise queues it.
     pub(super) fn start(self: &Arc<Self>) -> Poll<()> {
         let mut start = lock(&self.start);
-        let Start::Waiting(Waiting { inputs, turn, slot }) = &mut *start else { return Poll::Ready(()) };
+        let Start::Waiting(Waiting { inputs, turn, slot, .. }) = &mut *start else { return Poll::Ready(()) };
         // A run in the queue was checked at its first poll.
         // Items are checked one by one.
         let is_checked = *turn != 0 || self.pipelining.is_some();
@@ -35,14 +35,14 @@ impl RunInner {
         let admitted = match (checked, *slot) {
             (Ok(()), Some(slot)) => Poll::Ready(Ok(slot)),
             (Ok(()), None) if self.is_nested => self.core.admit_nested(&self.lane),
-            (Ok(()), None) => self.core.admit(self.me.clone(), turn, Some(&self.lane)),
+            (Ok(()), None) => self.core.admit(Flying::new(self), turn, Some(&self.lane)),
             (Err(error), _) => Poll::Ready(Err(error)),
         };
         let Poll::Ready(admitted) = admitted else { return Poll::Pending };
         let waiting = start.take_waiting().expect("it waits, and the lock is held");
         drop(start);
         match admitted {
-            Ok(slot) => self.launch(waiting.inputs, slot),
+            Ok(slot) => self.launch(waiting, slot),
             Err(error) => self.refuse_waiting(waiting, error),
         }
         Poll::Ready(())
@@ -50,10 +50,10 @@ impl RunInner {
 
     /// Takes a place among those in flight before the run starts. Otherwise returns the inputs: the run is
     /// over.
-    pub(super) fn reserve(&self) -> Result<(), Refused<Inputs>> {
+    pub(super) fn reserve(self: &Arc<Self>) -> Result<(), Refused<Inputs>> {
         let mut start = lock(&self.start);
         let Start::Waiting(waiting) = &mut *start else { unreachable!("the run is not shared yet") };
-        match self.core.try_admit(self.me.clone()) {
+        match self.core.try_admit(Flying::new(self)) {
             Ok(slot) => {
                 waiting.slot = Some(slot);
                 Ok(())
@@ -76,8 +76,8 @@ impl RunInner {
         let _ = shielded(|| drop(waiting.inputs));
     }
 
-    /// Enters the run in the pool, and submits its first tickets.
-    fn launch(self: &Arc<Self>, inputs: Inputs, slot: u16) {
+    /// Enters the run in the pool, and submits its first tickets, or runs them.
+    fn launch(self: &Arc<Self>, waiting: Waiting, slot: u16) {
         let (pool, code) = (self.core.pool.as_ref(), self.code());
         if let Some(pool) = pool {
             // SAFETY: admission gave this place to this run alone. `Run` or limbo keeps the run alive until
@@ -93,47 +93,67 @@ impl RunInner {
         let context = if has_context { AsyncContext::current() } else { AsyncContext::default() };
         let by_poll = self.polls_run_it();
         let is_timed = !by_poll && self.is_to_be_timed();
-        *lock(&self.start) = Start::Admitted { inputs, slot, context, is_timed };
+        let admitted = Admitted { inputs: waiting.inputs, slot, context, is_timed, spare: waiting.spare };
         match (roots, pool) {
-            (Some(roots), Some(_)) if by_poll => self.run_in_poll(roots),
-            (Some(roots), Some(pool)) => pool.submit(roots),
+            (Some(roots), Some(pool)) if !by_poll => {
+                *lock(&self.start) = Start::Admitted(admitted);
+                pool.submit(roots);
+            }
+            (Some(roots), Some(_)) => {
+                if self.make_live(admitted) {
+                    self.run_in_poll(roots);
+                }
+            }
             (Some(roots), None) => {
                 // Must precede `live`: another task that polls the run finds its first programs then.
                 lock(&self.driver).push(roots);
-                if !self.clone().make_live() {
+                if !self.make_live(admitted) {
                     lock(&self.driver).clear();
                 }
             }
             (None, _) => {
-                if self.clone().make_live() {
+                if self.make_live(admitted) {
                     Self::finish(self.clone(), Some(slot));
                 }
             }
         }
     }
 
-    /// Makes the state that the run has from now on. The caller holds the only ticket of the run. Returns
+    /// Makes the state that an admitted run has from now on, in the thread with its only ticket. Returns
     /// false if there is no memory: then the run is over and may be gone, and its ticket is void.
     #[cold]
-    pub(super) fn make_live(self: Arc<Self>) -> bool {
-        let Start::Admitted { inputs, slot, context, is_timed } = std::mem::replace(&mut *lock(&self.start), Start::Started)
-        else {
-            unreachable!("only admitted runs have tickets")
-        };
+    pub(super) fn make_admitted_live(&self) -> bool {
+        let start = std::mem::replace(&mut *lock(&self.start), Start::Started);
+        let Start::Admitted(admitted) = start else { unreachable!("only admitted runs have tickets") };
+        self.make_live(admitted)
+    }
+
+    fn make_live(&self, admitted: Admitted) -> bool {
+        let Admitted { inputs, slot, context, is_timed, spare } = admitted;
         let plan = self.plan();
-        let frame = match Frame::new(&plan.layout) {
-            Ok(frame) => frame,
-            Err(error) => {
-                let _ = shielded(|| drop(inputs));
-                self.refuse(error, Some(slot));
-                return false;
-            }
-        };
-        inputs.fill(plan, &frame);
-        let first = self.iteration(0, frame);
         let worked = is_timed.then(|| AtomicU64::new(0));
-        let live = Live { wakes: self.wakes(1, slot), context, slot, worked, first, more: Box::default(), pipe: None };
-        self.live.set(live).is_ok()
+        let live = match spare {
+            Some(mut live) => {
+                live.renew(self.code(), slot, worked);
+                live
+            }
+            None => match Frame::new(&plan.layout) {
+                Ok(frame) => Box::new(self.live_of(frame, slot, context, worked)),
+                Err(error) => {
+                    let _ = shielded(|| drop(inputs));
+                    self.me().refuse(error, Some(slot));
+                    return false;
+                }
+            },
+        };
+        inputs.fill(plan, &live.first.frame);
+        self.live.set(live);
+        true
+    }
+
+    fn live_of(&self, frame: Frame, slot: u16, context: AsyncContext, worked: Option<AtomicU64>) -> Live {
+        let first = self.iteration(0, frame);
+        Live { wakes: self.wakes(1, slot), context, slot, worked, first, more: Box::default(), pipe: None }
     }
 
     /// Makes the iterations of a run over many items. Its consumer begins the items.
@@ -157,8 +177,7 @@ impl RunInner {
         let (context, more) = (AsyncContext::current(), iterations.collect());
         let live = Live { wakes, context, slot, worked: None, first, more, pipe };
         // From here on the end of the run drops what was filled.
-        let is_set = self.live.set(live).is_ok();
-        debug_assert!(is_set, "a run starts once");
+        self.live.set(Box::new(live));
         // ORDERING: pairs with the fence in `drive_cancelled`. Of "make the run live, load the state" and
         // "cancel, load the run" one side sees the other.
         fence(Ordering::SeqCst);

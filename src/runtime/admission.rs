@@ -30,12 +30,37 @@ pub(crate) const ENGINES_MAX: usize = 256;
 /// The most nested runs in flight. Others wait.
 pub(crate) const NESTED_MAX: usize = 256;
 
+/// A run in flight, by its address: that costs no count.
+pub(crate) struct Flying(*const dyn Client);
+
+// SAFETY: the address of a client, which is Send and Sync.
+unsafe impl Send for Flying {}
+
+impl Flying {
+    /// The run has an owner until [`Core::end_flight`] returns.
+    pub(crate) fn new<C: Client>(run: &Arc<C>) -> Self {
+        Self(Arc::as_ptr(run) as *const dyn Client)
+    }
+
+    /// Returns an owner.
+    ///
+    /// # Safety
+    /// The run is in flight: the caller found it among those, and still has the lock.
+    unsafe fn owner(&self) -> Arc<dyn Client> {
+        // SAFETY: the address comes from an `Arc`, which has an owner as long as the run is in flight.
+        unsafe {
+            Arc::increment_strong_count(self.0);
+            Arc::from_raw(self.0)
+        }
+    }
+}
+
 #[derive(Default)]
 pub(super) struct Clients {
     is_closed: bool,
     in_flight: usize,
     /// By slot and by place. Those that are free are used again.
-    runs: Slab<Weak<dyn Client>>,
+    runs: Slab<Flying>,
     engines: Slab<Weak<dyn Client>>,
     /// Which places of nested runs are taken.
     nested: Slab<()>,
@@ -66,7 +91,7 @@ impl Core {
     /// Admits a run and returns its place among those in flight, or an error if the executor is closed. If
     /// there is no room, a run with a lane is queued; the lane is rung when the run is called. `turn` is 0 at
     /// first, and then the run's turn in the queue, until [`Core::leave_queue`].
-    pub(crate) fn admit(&self, run: Weak<dyn Client>, turn: &mut u64, lane: Option<&Arc<Lane>>) -> Poll<Result<u16>> {
+    pub(crate) fn admit(&self, run: Flying, turn: &mut u64, lane: Option<&Arc<Lane>>) -> Poll<Result<u16>> {
         let mut clients = lock(&self.clients);
         if clients.is_closed {
             return Poll::Ready(Err(Kind::ShutDown.into()));
@@ -183,8 +208,10 @@ impl Core {
         let (present, waiting) = {
             let mut clients = lock(&self.clients);
             clients.is_closed = true;
-            let all = clients.runs.iter().chain(&clients.engines);
-            let present: Vec<_> = all.filter_map(|(_, client)| client.upgrade()).collect();
+            // SAFETY: these are in flight, and the lock is held.
+            let runs = clients.runs.iter().map(|(_, run)| unsafe { run.owner() });
+            let engines = clients.engines.iter().filter_map(|(_, engine)| engine.upgrade());
+            let present: Vec<_> = runs.chain(engines).collect();
             (present, std::mem::take(&mut clients.waiting))
         };
         for client in present {

@@ -1,12 +1,12 @@
 //! The core of an executor: its workers and devices, its clients, and the memory of dropped runs.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use super::admission::Clients;
+use super::admission::{Clients, Flying};
 use super::inside::{is_inside, is_inside_body};
-use super::{Choices, Client, Devices, Lane, Limbo, Observer};
+use super::{Choices, Devices, Lane, Limbo, Observer};
 use crate::device::host::{Barrier, Origin, Pool, is_at_a_step};
 use crate::error::{Kind, Result};
 use crate::sync::{AtomicU64, Mutex, Ordering};
@@ -141,7 +141,7 @@ impl Core {
     }
 
     /// Admits a run at once, or not at all.
-    pub(crate) fn try_admit(&self, run: Weak<dyn Client>) -> Result<u16> {
+    pub(crate) fn try_admit(&self, run: Flying) -> Result<u16> {
         self.check_process()?;
         match self.admit(run, &mut 0, None) {
             Poll::Ready(admitted) => admitted,

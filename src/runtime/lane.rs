@@ -81,6 +81,12 @@ impl Lane {
         }
     }
 
+    /// Makes it a lane of which no point has passed. It has no waiter.
+    pub(crate) fn renew(&mut self) {
+        // ORDERING: Relaxed: `&mut self` shows that no other thread uses it.
+        self.reached.store(0, Ordering::Relaxed);
+    }
+
     /// Returns true if point `n` has passed; everything done before it was signalled is then visible.
     pub(crate) fn has_reached(&self, n: u64) -> bool {
         // ORDERING: Acquire pairs with the Release in `signal`.

@@ -31,7 +31,7 @@ mod timeline;
 mod wake_set;
 
 pub(crate) use self::core::{Core, Keeper, Limits, address_of};
-pub(crate) use admission::{ENGINES_MAX, NESTED_MAX};
+pub(crate) use admission::{ENGINES_MAX, Flying, NESTED_MAX};
 pub(crate) use cancel::Cancel;
 pub use cancel::Canceller;
 pub(crate) use choices::{Choices, STEPS_MAX};

@@ -15,6 +15,7 @@ mod app;
 mod bounds;
 mod builtin;
 mod cancelling;
+mod cheap;
 mod control;
 #[cfg(feature = "cuda")]
 mod cuda;

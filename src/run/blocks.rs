@@ -1,0 +1,81 @@
+//! Blocks: a finished run leaves its memory to its plan, and the next run of the plan takes it. So a run that
+//! is awaited alone allocates nothing of its own.
+//!
+//! ```text
+//!  block      event                                        next
+//!  in a run   the run's last owner drops it, after a       spare: it has neither plan nor executor, so it
+//!             success; no canceller is left                keeps neither alive
+//!  in a run   anything else                                freed
+//!  spare      a run of the plan is made                    in a run
+//!  spare      the plan is dropped                          freed
+//! ```
+//! A block is given back by its only owner: no other thread has a reference, a canceller or a future of the
+//! run before. So nothing of that run reaches the next one.
+
+use std::sync::Arc;
+
+use super::Inputs;
+use super::inner::{Live, Own, RunInner, Start, Waiting};
+use crate::plan::Plan;
+use crate::plan::code::Code;
+use crate::runtime::Core;
+use crate::sync::{AtomicU64, Mutex, Ordering};
+
+/// The most bytes of the values of a spare block.
+const BYTES_MAX: usize = 1 << 16;
+
+impl RunInner {
+    /// Returns a run in a spare block of the plan, or else the inputs.
+    pub(super) fn again(core: &Arc<Core>, plan: &Plan, inputs: Inputs) -> Result<Arc<Self>, Inputs> {
+        if core.devices.is_some() {
+            // A run there needs more.
+            return Err(inputs);
+        }
+        let spare = plan.inner().spare.take().and_then(|spare| spare.downcast::<Self>().ok());
+        let Some(mut run) = spare else { return Err(inputs) };
+        let Some(block) = Arc::get_mut(&mut run) else { return Err(inputs) };
+        (block.state, block.number) = Self::observed(core);
+        (block.plan, block.core) = (Own::new(plan.clone()), Own::new(core.clone()));
+        let spare = block.live.take();
+        block.start = Mutex::new(Start::Waiting(Waiting { inputs, turn: 0, slot: None, spare }));
+        Ok(run)
+    }
+
+    /// Gives up an owner of a run: the last one leaves the block to the plan, if that can use it again.
+    pub(super) fn let_go(mut run: Arc<Self>) {
+        let plan = Arc::get_mut(&mut run).and_then(Self::make_spare);
+        if let Some(plan) = plan {
+            plan.inner().spare.put(run);
+        }
+    }
+
+    /// Makes the block of a run that has ended a spare one. Returns its plan.
+    fn make_spare(&mut self) -> Option<Plan> {
+        let is_plain =
+            self.pipelining.is_none() && !self.is_nested && self.core.devices.is_none() && self.watched.get().is_none();
+        let is_over = self.has_succeeded() && Arc::get_mut(&mut self.lane).is_some();
+        let is_small = self.plan().layout.size() <= BYTES_MAX && self.live.get().is_some_and(|live| live.wakes.is_none());
+        if !(is_plain && is_over && is_small) {
+            return None;
+        }
+        self.drop_values();
+        Arc::get_mut(&mut self.lane).into_iter().for_each(|lane| lane.renew());
+        drop(self.core.take());
+        self.plan.take()
+    }
+}
+
+impl Live {
+    /// Makes the memory of a run that has succeeded that of one that begins.
+    pub(super) fn renew(&mut self, code: &Code, slot: u16, worked: Option<AtomicU64>) {
+        (self.slot, self.worked) = (slot, worked);
+        let first = &mut self.first;
+        for (gate, of) in first.gates.iter().zip(&code.gates) {
+            gate.reset(of.count);
+        }
+        for (place, step) in first.places.iter().zip(&code.starts) {
+            // ORDERING: Relaxed: the tickets of the run come after this.
+            place.store(step << 1, Ordering::Relaxed);
+        }
+    }
+}
