@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::harness::{block_on, check_within, join, spawn};
-use super::runs::{Alive, Counted, check_values, poll_once};
+use super::runs::{Alive, Counted, poll_once};
 use crate::policy::{PerOperator, Single};
 use crate::sync::spin_loop;
 use crate::{Engine, Executor, Graph, Inputs, Op, Plan};
@@ -14,7 +14,21 @@ fn executor() -> Executor {
     builder.poll_budget(Duration::from_micros(20)).build().expect("the settings are in range")
 }
 
-/// A plan of three tasks in a chain: a poll runs two, and a worker the last.
+/// Runs a model of a plan whose values are counted; after each execution none may be alive.
+fn check_cheap(preemptions: usize, plan: fn(&Alive) -> Plan, model: impl Fn(&Plan, &Alive) + Send + Sync + 'static) {
+    let alive = Alive::default();
+    check_within(preemptions, move || {
+        while cfg!(not(anabranch_loom)) && alive.count() > 0 {
+            // The workers of the round before may be on their way out.
+            std::thread::yield_now();
+        }
+        assert_eq!(alive.count(), 0, "a value of the execution before is alive");
+        // Here, because its spare blocks have words of the model.
+        model(&plan(&alive), &alive);
+    });
+}
+
+/// A plan of three tasks in a chain: a poll runs two, and a worker the last one.
 fn chain(alive: &Alive) -> Plan {
     let (mut g, alive) = (Graph::new(), alive.clone());
     let a = g.task("a", (), {
@@ -42,7 +56,7 @@ fn join_of_two(alive: &Alive) -> Plan {
 // Seen to fail with a poll that keeps the programs it has no time for (a deadlock).
 #[test]
 fn a_run_that_a_poll_begins_and_a_worker_ends_is_complete() {
-    check_values(2, chain, |plan, _| {
+    check_cheap(2, chain, |plan, _| {
         let exec = executor();
         block_on(exec.run(plan, Inputs::new())).expect("nothing goes wrong");
     });
@@ -50,7 +64,7 @@ fn a_run_that_a_poll_begins_and_a_worker_ends_is_complete() {
 
 #[test]
 fn programs_that_a_poll_and_a_worker_run_meet() {
-    check_values(2, join_of_two, |plan, _| {
+    check_cheap(2, join_of_two, |plan, _| {
         let exec = executor();
         block_on(exec.run(plan, Inputs::new())).expect("nothing goes wrong");
     });
@@ -58,7 +72,7 @@ fn programs_that_a_poll_and_a_worker_run_meet() {
 
 #[test]
 fn a_run_is_cancelled_while_a_poll_and_a_worker_run_it() {
-    check_values(2, chain, |plan, _| {
+    check_cheap(2, chain, |plan, _| {
         let exec = executor();
         let run = exec.run(plan, Inputs::new());
         let canceller = run.canceller();
@@ -71,7 +85,7 @@ fn a_run_is_cancelled_while_a_poll_and_a_worker_run_it() {
 
 #[test]
 fn a_run_that_a_poll_has_begun_is_dropped_while_a_worker_ends_it() {
-    check_values(2, chain, |plan, alive| {
+    check_cheap(2, chain, |plan, alive| {
         let exec = executor();
         let mut run = exec.run(plan, Inputs::new());
         poll_once(&mut run);
@@ -84,13 +98,67 @@ fn a_run_that_a_poll_has_begun_is_dropped_while_a_worker_ends_it() {
 
 #[test]
 fn a_node_is_awaited_while_a_poll_and_a_worker_run_it() {
-    check_values(1, chain, |plan, _| {
+    check_cheap(1, chain, |plan, _| {
         let exec = executor();
         let run = exec.run(plan, Inputs::new());
         let node = run.node("b");
         let thread = spawn(move || block_on(node).expect("it does not fail"));
         block_on(run).expect("nothing goes wrong");
         join(thread);
+    });
+}
+
+/// Runs the plan once, so that it has a spare block.
+fn run_once(exec: &Executor, plan: &Plan) {
+    block_on(exec.run(plan, Inputs::new())).expect("nothing goes wrong");
+}
+
+#[test]
+fn a_run_at_once_that_takes_longer_goes_on_at_a_worker() {
+    check_cheap(1, chain, |plan, _| {
+        let exec = executor();
+        run_once(&exec, plan);
+        block_on(exec.run(plan, Inputs::new())).expect("nothing goes wrong");
+    });
+}
+
+#[test]
+fn a_late_canceller_does_not_reach_the_next_run() {
+    check_cheap(1, chain, |plan, _| {
+        let exec = executor();
+        let run = exec.run(plan, Inputs::new());
+        let canceller = run.canceller();
+        block_on(run).expect("it is not cancelled");
+        let thread = spawn(move || canceller.cancel());
+        run_once(&exec, plan);
+        join(thread);
+        run_once(&exec, plan);
+    });
+}
+
+#[test]
+fn a_late_future_of_a_node_does_not_reach_the_next_run() {
+    check_cheap(1, chain, |plan, _| {
+        let exec = executor();
+        run_once(&exec, plan);
+        let run = exec.run(plan, Inputs::new());
+        let node = run.node("b");
+        block_on(run).expect("nothing goes wrong");
+        let thread = spawn(move || block_on(node).expect("it has run"));
+        run_once(&exec, plan);
+        join(thread);
+    });
+}
+
+#[test]
+fn two_threads_use_the_blocks_of_one_plan() {
+    check_cheap(1, chain, |plan, _| {
+        let exec = executor();
+        let other = (exec.clone(), plan.clone());
+        let thread = spawn(move || run_once(&other.0, &other.1));
+        run_once(&exec, plan);
+        join(thread);
+        run_once(&exec, plan);
     });
 }
 

@@ -26,6 +26,11 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
+/// Returns what a mutex protects, without a lock: there is no other thread.
+pub(crate) fn get_mut<T>(mutex: &mut Mutex<T>) -> &mut T {
+    mutex.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
 /// Parks this thread for at most `most`. In a model, time passes when other threads have run.
 pub(crate) fn park_for(most: std::time::Duration) {
     #[cfg(not(anabranch_loom))]

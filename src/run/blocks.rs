@@ -51,11 +51,13 @@ impl RunInner {
 
     /// Makes the block of a run that has ended a spare one. Returns its plan.
     fn make_spare(&mut self) -> Option<Plan> {
+        // Models that do not ask for it make a plan once for all executions.
+        let is_kept = !cfg!(anabranch_loom) || !self.core.poll_budget.is_zero();
         let is_plain =
             self.pipelining.is_none() && !self.is_nested && self.core.devices.is_none() && self.watched.get().is_none();
         let is_over = self.has_succeeded() && Arc::get_mut(&mut self.lane).is_some();
         let is_small = self.plan().layout.size() <= BYTES_MAX && self.live.get().is_some_and(|live| live.wakes.is_none());
-        if !(is_plain && is_over && is_small) {
+        if !(is_kept && is_plain && is_over && is_small) {
             return None;
         }
         self.drop_values();

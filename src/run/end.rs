@@ -54,7 +54,7 @@ impl RunInner {
         }
     }
 
-    fn judge(&self, bits: u32) -> Result<()> {
+    pub(super) fn judge(&self, bits: u32) -> Result<()> {
         if bits & state::CANCELLED != 0 {
             return Err(cancelled(bits));
         }

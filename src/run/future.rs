@@ -110,7 +110,7 @@ impl Future for Run {
         let share = std::task::ready!(poll_share(cx));
         if !inner.is_complete() {
             inner.core.check_process()?;
-            if inner.poll_complete(key, cx).is_pending() {
+            if !RunInner::run_at_once(inner) && inner.poll_complete(key, cx).is_pending() {
                 return inner.pending();
             }
         }

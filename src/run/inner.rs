@@ -296,13 +296,17 @@ impl RunInner {
         }
     }
 
+    /// Returns the address of the run in its `Arc`.
+    pub(super) fn address_in_arc(&self) -> *const Self {
+        self.me.0
+    }
+
     /// Returns an owner. The run is not complete, or the caller has an owner: so it is alive.
     pub(super) fn me(&self) -> Arc<Self> {
         // SAFETY: `of` stored the address of the run in its `Arc`. As `&self` shows, it has an owner.
-        unsafe {
-            Arc::increment_strong_count(self.me.0);
-            Arc::from_raw(self.me.0)
-        }
+        unsafe { Arc::increment_strong_count(self.me.0) };
+        // SAFETY: this takes over the count that was added.
+        unsafe { Arc::from_raw(self.me.0) }
     }
 
     /// Returns the address that stands for this run in [`is_inside`](crate::runtime::is_inside).

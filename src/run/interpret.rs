@@ -9,6 +9,7 @@ use std::any::Any;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use super::at_once::AT_ONCE;
 use super::inner::{Item, RunInner};
 use super::outcomes::outcome;
 use super::pipe::EndedPhases;
@@ -392,6 +393,8 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
                 self.item.release(node);
                 None
             }
+            // The poll that runs it ends it.
+            Target::End if self.slot == AT_ONCE => None,
             Target::End if self.item.live.pipe.is_none() => {
                 self.end_sample();
                 RunInner::finish(self.item.run.me(), Some(self.slot));

@@ -15,6 +15,7 @@
 // limbo                                      workers, or the poll itself
 
 mod async_nodes;
+mod at_once;
 mod blocks;
 mod control;
 pub(crate) mod countdown;

@@ -14,42 +14,58 @@ use crate::sync::Ordering;
 const SURPRISE: u64 = 4;
 
 impl RunInner {
-    /// Returns whether polls may run it once it is known to be cheap. What a future or a device does is never
-    /// known.
+    /// Returns whether its cost is to be known. What a future or a device does is never known.
     pub(super) fn may_be_cheap(&self) -> bool {
         let (core, code) = (&self.core, self.code());
-        let is_known = code.asyncs.is_empty() && code.segments.is_empty() && core.observer.is_none();
-        is_known && core.pool.is_some() && !core.poll_budget.is_zero()
+        let is_known = code.asyncs.is_empty() && code.segments.is_empty();
+        is_known && core.observer.is_none() && core.choices.is_none() && !core.poll_budget.is_zero()
     }
 
     /// Returns whether the poll that starts the run is to run it.
     pub(super) fn polls_run_it(&self) -> bool {
-        self.plan().cost.is_cheap() && self.may_be_cheap() && may_work() && is_outside()
+        let is_free = self.core.pool.is_none() || may_work() && is_outside();
+        self.plan().cost.is_cheap() && is_free && self.may_be_cheap()
     }
 
-    /// Returns whether workers are to time the run.
+    /// Returns whether the run is to be timed.
     pub(super) fn is_to_be_timed(&self) -> bool {
         self.may_be_cheap() && self.plan().cost.wants_sample()
     }
 
-    /// Returns the most ns that a cheap run takes: a poll has time for two.
+    /// Returns the most ns that a cheap run takes: a poll of an executor with workers has time for two.
     fn cheap_ns(&self) -> u64 {
         (self.core.poll_budget.as_nanos() / 2) as u64
     }
 
     /// Runs a run in the poll that starts it.
     pub(super) fn run_in_poll(&self, roots: Ticket) {
-        let (mut ready, cost) = (Tickets::new(), &self.plan().cost);
+        let mut ready = Tickets::new();
         ready.push(roots);
-        let start = Instant::now();
+        let start = Some(Instant::now());
         // No other thread runs its programs before some are left for the workers.
-        let is_spent = self.run_ready::<false>(&mut Pace::known(), &mut ready);
-        let ns = start.elapsed().as_nanos() as u64;
-        cost.add_poll(ns <= SURPRISE * self.cheap_ns());
-        if is_spent {
-            cost.add_sample(false);
+        if self.run_ready::<false>(&mut Pace::known(), &mut ready) {
+            self.plan().cost.add_sample(false);
         }
-        add_work(ns, self.core.poll_budget);
+        self.add_poll(start);
+    }
+
+    /// Adds the time of a poll that has run the run since `start`, if that was noted.
+    pub(super) fn add_poll(&self, start: Option<Instant>) {
+        let ns = start.map_or(0, |start| start.elapsed().as_nanos() as u64);
+        self.plan().cost.add_poll(ns <= SURPRISE * self.cheap_ns());
+        if self.core.pool.is_some() {
+            add_work(ns, self.core.poll_budget);
+        }
+    }
+
+    /// Runs the programs of a [run at once](super::at_once) for a time slice, and leaves those that are left.
+    pub(super) fn run_ready_at_once(&self, ready: &mut Tickets) {
+        let mut pace = Pace::known();
+        let queue = Alone::<false>::for_a_slice(ready, &self.progress, &mut pace);
+        match &self.core.pool {
+            Some(_) => _ = self.run_queue(queue.at_most(self.core.poll_budget)),
+            None => inside_executor(self.address(), || _ = self.run_queue(queue)),
+        }
     }
 
     /// Runs programs that became ready, in a poll beside the workers. The first of them is run first.
@@ -65,7 +81,14 @@ impl RunInner {
     /// slice was too short.
     fn run_ready<const BESIDE: bool>(&self, pace: &mut Pace, ready: &mut Tickets) -> bool {
         let Some(pool) = &self.core.pool else { return false };
-        let mut queue = Alone::<BESIDE>::for_a_slice(ready, &self.progress, pace).at_most(self.core.poll_budget);
+        let queue = Alone::<BESIDE>::for_a_slice(ready, &self.progress, pace);
+        let is_spent = self.run_queue(queue.at_most(self.core.poll_budget));
+        ready.drain(..).for_each(|ticket| pool.submit(ticket));
+        is_spent
+    }
+
+    /// Runs programs until none is left, or the time slice is over. Returns whether it is.
+    fn run_queue<const BESIDE: bool>(&self, mut queue: Alone<'_, BESIDE>) -> bool {
         let run = || {
             while !queue.is_spent()
                 && let Some(ticket) = queue.next_ticket()
@@ -75,10 +98,7 @@ impl RunInner {
             }
         };
         inside_executor(self.core.address(), || at_steps_of(&self.progress, run));
-        let is_spent = queue.is_spent();
-        drop(queue);
-        ready.drain(..).for_each(|ticket| pool.submit(ticket));
-        is_spent
+        queue.is_spent()
     }
 
     /// Begins to time a visit of a worker, if that is wanted.

@@ -90,6 +90,12 @@ impl State {
         (before & DONE == 0).then_some(before)
     }
 
+    /// Sets DONE on a run at once: no other thread can cancel it.
+    pub(crate) fn set_done(&mut self) {
+        // ORDERING: Relaxed: `&mut self` shows that no other thread uses it.
+        self.0.store(self.glance() | DONE, Ordering::Relaxed);
+    }
+
     pub(crate) fn is_cancelled(&self) -> bool {
         // ORDERING: SeqCst: see the fences in `async_nodes`.
         self.0.load(Ordering::SeqCst) & CANCELLED != 0

@@ -28,7 +28,7 @@ use crate::sync::lock;
 
 pub(crate) const ENGINES_MAX: usize = 256;
 /// The most nested runs in flight. Others wait.
-pub(crate) const NESTED_MAX: usize = 256;
+pub(crate) const NESTED_MAX: usize = 255;
 
 /// A run in flight, by its address: that costs no count.
 pub(crate) struct Flying(*const dyn Client);
@@ -39,7 +39,12 @@ unsafe impl Send for Flying {}
 impl Flying {
     /// The run has an owner until [`Core::end_flight`] returns.
     pub(crate) fn new<C: Client>(run: &Arc<C>) -> Self {
-        Self(Arc::as_ptr(run) as *const dyn Client)
+        Self::at(Arc::as_ptr(run))
+    }
+
+    /// Returns the same by its address in its `Arc`.
+    pub(crate) fn at<C: Client>(run: *const C) -> Self {
+        Self(run as *const dyn Client)
     }
 
     /// Returns an owner.
@@ -48,10 +53,9 @@ impl Flying {
     /// The run is in flight: the caller found it among those, and still has the lock.
     unsafe fn owner(&self) -> Arc<dyn Client> {
         // SAFETY: the address comes from an `Arc`, which has an owner as long as the run is in flight.
-        unsafe {
-            Arc::increment_strong_count(self.0);
-            Arc::from_raw(self.0)
-        }
+        unsafe { Arc::increment_strong_count(self.0) };
+        // SAFETY: this takes over the count that was added.
+        unsafe { Arc::from_raw(self.0) }
     }
 }
 
@@ -156,16 +160,43 @@ impl Core {
         next.iter().for_each(|lane| lane.ring());
     }
 
+    /// Counts a run that is run at once among those in flight, if there is room. It has no place.
+    pub(crate) fn admit_at_once(&self) -> bool {
+        let mut clients = lock(&self.clients);
+        let may_fly = !clients.is_closed && clients.has_room(self.max_in_flight, 0);
+        if may_fly {
+            self.expect_client();
+            clients.in_flight += 1;
+        }
+        may_fly
+    }
+
+    /// Gives such a run a place, and returns whether the executor was shut down meanwhile.
+    pub(crate) fn keep_flying(&self, run: Flying) -> (u16, bool) {
+        let mut clients = lock(&self.clients);
+        (clients.runs.insert(run) as u16, clients.is_closed)
+    }
+
+    /// Ends such a run, if it got no place.
+    pub(crate) fn end_at_once(&self) {
+        self.land(None);
+        self.pool.iter().for_each(|pool| pool.forget_run());
+    }
+
     /// Ends the flight of a run, and calls the next waiting run.
     pub(crate) fn end_flight(&self, place: u16) {
-        if let Some(nested) = usize::from(place).checked_sub(self.nested_base()) {
-            return self.end_nested(nested);
+        match usize::from(place).checked_sub(self.nested_base()) {
+            Some(nested) => self.end_nested(nested),
+            None => self.land(Some(place)),
         }
-        let (_run, next, is_idle) = {
+    }
+
+    fn land(&self, place: Option<u16>) {
+        let (next, is_idle) = {
             let mut clients = lock(&self.clients);
-            let run = clients.runs.remove(place.into());
+            place.into_iter().for_each(|place| _ = clients.runs.remove(place.into()));
             clients.in_flight -= 1;
-            (run, clients.call_next(), clients.is_idle())
+            (clients.call_next(), clients.is_idle())
         };
         next.iter().for_each(|lane| lane.ring());
         if is_idle {

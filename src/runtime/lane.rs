@@ -87,6 +87,12 @@ impl Lane {
         self.reached.store(0, Ordering::Relaxed);
     }
 
+    /// Marks a point as passed that no thread waits for, or will before it sees that.
+    pub(crate) fn pass(&self, n: u64) {
+        // ORDERING: Release, as in `signal`.
+        self.reached.store(n, Ordering::Release);
+    }
+
     /// Returns true if point `n` has passed; everything done before it was signalled is then visible.
     pub(crate) fn has_reached(&self, n: u64) -> bool {
         // ORDERING: Acquire pairs with the Release in `signal`.

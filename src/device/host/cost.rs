@@ -25,6 +25,8 @@ const DEAR: u16 = 16;
 const EVERY: u8 = 32;
 const PARDON: u32 = 256;
 const STRIKES_MAX: u8 = 4;
+/// Of so many polls one checks the cost.
+const CHECKED: u32 = 16;
 
 /// The cost of one kind of work.
 pub(crate) struct Cost(AtomicU64);
@@ -78,6 +80,12 @@ impl Cost {
         let dearer = || record.doubt.max((record.doubt + DEARER).min(DEAR));
         let doubt = if is_cheap { record.doubt.saturating_sub(1) } else { dearer() };
         self.set(Record { doubt, ..record });
+    }
+
+    /// Returns whether a poll that does it now is to check that it is still cheap, where a check now and then
+    /// is enough.
+    pub(crate) fn is_check_due(&self) -> bool {
+        self.record().good.is_multiple_of(CHECKED)
     }
 
     /// Adds that a poll has done it.

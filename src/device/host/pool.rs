@@ -12,8 +12,8 @@ use crate::device::host::sleep::Sleep;
 use crate::error::{Error, Kind, Result};
 use crate::sync::{AtomicU64, Line, Mutex, Ordering, lock, spawn};
 
-/// The most clients that can be entered at once: what fits in a ticket.
-pub(crate) const SLOTS_MAX: usize = 1 << 16;
+/// The most clients that can be entered at once: what fits in a ticket, but for one number that is no slot.
+pub(crate) const SLOTS_MAX: usize = (1 << 16) - 1;
 
 /// How workers resume the programs of one run. Plain pointers, because the run's last program may end, and
 /// free the run, while another worker is on its way out of `resume`: what that worker still has of the run it
