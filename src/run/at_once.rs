@@ -79,8 +79,8 @@ impl RunInner {
         self.live.set(live);
         let tickets = ready.drain(..).map(|ticket| Ticket::new(slot, ticket.first(), ticket.count()));
         if let Some(pool) = &self.core.pool {
-            // SAFETY: admission gave this place to this run alone. `Run` or limbo keeps the run alive until it
-            // is complete, and completing it begins with `leave`.
+            // SAFETY: admission gave this place to this run alone. `Run` or limbo keeps the run alive until
+            // it is complete, and completing it begins with `leave`.
             unsafe { pool.enter(slot, Entry::new(self.address_in_arc())) };
             tickets.for_each(|ticket| pool.submit(ticket));
         } else {

@@ -13,6 +13,9 @@ use crate::sync::Ordering;
 /// How many times as long as cheap work a run takes that was known to be cheap, and is no longer.
 const SURPRISE: u64 = 4;
 
+/// What a run takes beside its nodes, from the making of its future to the drop.
+const BESIDE_NS: u64 = 200;
+
 impl RunInner {
     /// Returns whether its cost is to be known. What a future or a device does is never known.
     pub(super) fn may_be_cheap(&self) -> bool {
@@ -54,7 +57,7 @@ impl RunInner {
         let ns = start.map_or(0, |start| start.elapsed().as_nanos() as u64);
         self.plan().cost.add_poll(ns <= SURPRISE * self.cheap_ns());
         if self.core.pool.is_some() {
-            add_work(ns, self.core.poll_budget);
+            add_work(ns + BESIDE_NS, self.core.poll_budget);
         }
     }
 

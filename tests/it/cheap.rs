@@ -1,8 +1,9 @@
 //! Cheap work: who does it, how long, and that the blocks of runs are used again without a trace of the run
 //! before.
 
+use std::future::Future;
 use std::hint::black_box;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::thread::{self, ThreadId};
@@ -11,8 +12,6 @@ use std::time::{Duration, Instant};
 use anabranch::exec::ExecutorBuilder;
 use anabranch::run::Canceller;
 use anabranch::{Engine, Executor, Graph, Inputs, Op, Plan, inputs};
-
-use futures::future::{Either, select};
 
 use crate::dice::Dice;
 use crate::support::{Counted, Tally, block_on, plan, poll_once, until, value_of};
@@ -48,6 +47,19 @@ impl Body {
     /// Does the work until this thread does it; or for a while, and returns false.
     fn comes_here(&self, work: &dyn Fn()) -> bool {
         (0..LEARNS).any(|_| self.is_here(work))
+    }
+
+    /// Becomes dear, and surprises this thread. An interruption of the thread may have come before: then it
+    /// is cheap again first.
+    fn surprises(&self, work: &dyn Fn()) {
+        loop {
+            self.is_dear.store(true, SeqCst);
+            if self.is_here(work) {
+                return;
+            }
+            self.is_dear.store(false, SeqCst);
+            assert!(self.comes_here(work));
+        }
     }
 }
 
@@ -88,8 +100,7 @@ fn cheap_work_is_done_where_it_is_asked_for_and_surprises_it_once() {
         assert!(!body.is_here(work), "nothing is known of the first one");
         assert!(body.comes_here(work));
         for _ in 0..3 {
-            body.is_dear.store(true, SeqCst);
-            while !body.is_here(work) {}
+            body.surprises(work);
             assert!((0..20).all(|_| !body.is_here(work)), "it is known to be dear");
             body.is_dear.store(false, SeqCst);
             assert!(body.comes_here(work));
@@ -106,7 +117,7 @@ fn without_a_budget_workers_do_all() {
 
 #[test]
 fn a_wait_inside_of_cheap_work_is_the_error_that_it_is_on_a_worker() {
-    // Seen to fail with an `is_in_task` that looks at workers only: it waited for ever.
+    // Seen to fail with an `is_in_task` that does not look at steps: it waited.
     let exec = builder().build().unwrap();
     let never = {
         let mut g = Graph::new();
@@ -142,42 +153,51 @@ fn a_wait_inside_of_cheap_work_is_the_error_that_it_is_on_a_worker() {
         block_on(block_on(engine.push(op)).unwrap()).unwrap();
     };
     for work in [&run as &dyn Fn(), &operate] {
-        assert!(body.comes_here(work));
-        waits.store(true, SeqCst);
-        work();
-        waits.store(false, SeqCst);
-        let (thread, error) = told.lock().unwrap().take().unwrap();
-        assert_eq!(thread, thread::current().id());
-        assert!(error.contains("a task or an observer waits"), "{error}");
+        // Again if this thread was interrupted, so that a worker did it.
+        while {
+            assert!(body.comes_here(work));
+            waits.store(true, SeqCst);
+            work();
+            waits.store(false, SeqCst);
+            let (thread, error) = told.lock().unwrap().take().unwrap();
+            assert!(error.contains("a task or an observer waits"), "{error}");
+            thread != thread::current().id()
+        } {}
     }
 }
 
 #[test]
 fn a_task_that_awaits_cheap_work_lets_others_run() {
-    // Seen to fail with a share that polls do not look at: the other task had no turn.
-    let exec = builder().build().unwrap();
-    for_both(&exec, |body, work| assert!(body.comes_here(work)));
-    let plan = task(|| ());
-    let engine = Engine::new(&exec).unwrap();
-    let x = engine.var("x", 0_u64);
-    let turns = AtomicUsize::new(0);
-    let busy = async {
-        let before = turns.load(SeqCst);
-        for _ in 0..20_000 {
-            exec.run(&plan, Inputs::new()).await.unwrap();
-            engine.push(Op::task("op", &x, &x, |x: &u64| x + 1)).await.unwrap().await.unwrap();
-        }
-        turns.load(SeqCst) - before
-    };
-    let other = std::future::poll_fn::<(), _>(|cx| {
-        turns.fetch_add(1, SeqCst);
-        cx.waker().wake_by_ref();
-        Poll::Pending
+    // Seen to fail with work that is not counted: it was never pending.
+    let budget = Duration::from_micros(100);
+    let exec = builder().poll_budget(budget).build().unwrap();
+    let body = Body::default();
+    let plan = task({
+        let body = body.clone();
+        move || body.run()
     });
+    assert!(body.comes_here(&|| drop(block_on(exec.run(&plan, Inputs::new())).unwrap())));
+    let mut here = Duration::ZERO;
+    let mut busy = Box::pin(async {
+        for _ in 0..40_000 {
+            let start = Instant::now();
+            exec.run(&plan, Inputs::new()).await.unwrap();
+            if body.ran_on.lock().unwrap().take() == Some(thread::current().id()) {
+                here += start.elapsed();
+            }
+        }
+    });
+    let mut pending = 0;
     // No runtime with a budget of its own.
-    let Either::Left((turns, _)) = block_on(select(std::pin::pin!(busy), other)) else { unreachable!("it does not end") };
-    // 20,000 of each take some milliseconds, of which a poll does 20 µs.
-    assert!(turns > 100, "{turns} turns");
+    block_on(std::future::poll_fn(|cx| {
+        let polled = busy.as_mut().poll(cx);
+        pending += u32::from(polled.is_pending());
+        polled
+    }));
+    drop(busy);
+    // What a run takes beside its nodes is estimated, and too low without optimisation.
+    let least = here.as_micros() / budget.as_micros() / 8;
+    assert!(u128::from(pending) > least, "pending {pending} times, not {least}");
 }
 
 /// A plan of a few nodes on counted values: the sum of 0 to the input.
@@ -233,7 +253,7 @@ fn one_of_many(exec: &Executor, plan: &Plan, dice: &mut Dice) -> Option<Cancelle
 
 #[test]
 fn many_runs_that_are_dropped_and_cancelled_leave_nothing_to_the_next() {
-    // Seen to fail with blocks that are spare while a canceller is left: a run was cancelled that was awaited.
+    // Seen to fail with a block that keeps the state of the run before.
     let rounds = std::env::var("CHEAP_ROUNDS").map_or(10_000, |rounds| rounds.parse().unwrap());
     let seed = std::env::var("CHEAP_SEED").map_or(1, |seed| seed.parse().unwrap());
     println!("CHEAP_SEED={seed} CHEAP_ROUNDS={rounds}");
