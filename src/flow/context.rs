@@ -8,7 +8,7 @@ use super::function::{Args, CallBody, Function, Ports};
 use super::get::Get;
 use super::slice::WaitSlice;
 use crate::device::{DeviceStream, KernelStream};
-use crate::engine::{Engine, Op, Pushed, Scope, Stream, Var, Vars};
+use crate::engine::{Called, Engine, Op, Pushed, Scope, Stream, Var, Vars};
 use crate::error::{BoxError, Result};
 use crate::name::Name;
 use crate::run::{Run, enqueue};
@@ -231,7 +231,7 @@ impl Flow {
     #[must_use = "its failure is not reported: `get` it, even if only its effect matters"]
     pub fn call<I: Ports, O: Ports, A: Args<I>>(&self, function: &Function<I, O>, args: A) -> O::Vars {
         let results = O::unwritten(&self.shared.engine, function.name());
-        let (plan, name, writes) = (function.plan().clone(), function.name().to_owned(), O::shared(&results));
+        let (plan, name, writes) = (function.plan().clone(), function.name.clone(), O::shared(&results));
         let may_go_to = |device| self.stream.as_ref().is_none_or(|stream| stream.device() == device);
         let mut op = match function.device {
             // Later work is submitted behind it, without the host.
@@ -241,11 +241,16 @@ impl Flow {
             }
             _ => {
                 let core = self.shared.core.clone();
+                let is_cheap = plan.is_cheap();
                 let run = move |inputs| {
-                    let run = Run::new(&core, &plan, inputs);
-                    async move { Ok(O::take(&mut run.await?)?) }
+                    let take = |mut outputs| Ok(O::take(&mut outputs)?);
+                    let mut run = Run::new(&core, &plan, inputs);
+                    match run.now() {
+                        Some(outputs) => Called::Now(outputs.map_err(Into::into).and_then(take)),
+                        None => Called::Later(async move { take(run.await?) }),
+                    }
                 };
-                Op::future(name, args, writes, CallBody { inputs: A::inputs, run })
+                Op::call(name, args, writes, is_cheap, CallBody { inputs: A::inputs, run })
             }
         };
         if let Err(refused) = self.push(&mut op) {

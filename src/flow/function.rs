@@ -44,7 +44,7 @@ use crate::value::args::{OneRead, OpFutureFn, OpKernelFn, Param, Reads, Sealed};
 /// # Ok::<(), anabranch::Error>(())
 /// ```
 pub struct Function<I, O> {
-    name: Name,
+    pub(super) name: Name,
     plan: Plan,
     /// The device that all its nodes are kernels for.
     pub(super) device: Option<u32>,

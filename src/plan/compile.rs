@@ -56,6 +56,13 @@ pub(crate) struct PlanInput {
     pub(crate) taker: Option<NodeId>,
 }
 
+impl Plan {
+    /// Returns whether its runs are known to be cheap.
+    pub(crate) fn is_cheap(&self) -> bool {
+        self.0.cost.is_cheap()
+    }
+}
+
 impl PlanInput {
     /// Returns how a value is put into its cell.
     pub(crate) fn access(&self) -> Access {

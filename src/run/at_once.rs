@@ -24,10 +24,15 @@ use crate::sync::get_mut;
 pub(super) const AT_ONCE: u16 = u16::MAX;
 
 impl RunInner {
-    /// Runs a run at once, if it can. Returns whether it is complete.
+    /// Runs a run at once in its first poll, if it can. Returns whether it is complete.
     #[inline]
     pub(super) fn run_at_once(run: &mut Arc<Self>) -> bool {
-        if !run.plan().cost.is_cheap() || !run.polls_run_it() {
+        run.polls_run_it() && Self::call_at_once(run)
+    }
+
+    /// Runs a cheap run at once, if it can. Returns whether it is complete.
+    pub(super) fn call_at_once(run: &mut Arc<Self>) -> bool {
+        if !run.is_known_cheap() {
             return false;
         }
         let Some(own) = Arc::get_mut(run) else { return false };

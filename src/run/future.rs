@@ -59,6 +59,14 @@ impl Run {
         Ok(run)
     }
 
+    /// Runs it at once, inside of an operation, if it is known to be cheap. Otherwise it can be awaited.
+    pub(crate) fn now(&mut self) -> Option<Result<Outputs>> {
+        RunInner::call_at_once(&mut self.inner).then(|| {
+            self.is_spent = true;
+            self.inner.outputs()
+        })
+    }
+
     /// Returns a future of one node: ready when the node is done.
     pub fn node(&self, name: &str) -> NodeFuture {
         NodeFuture::new(&self.inner, name)

@@ -27,7 +27,11 @@ impl RunInner {
     /// Returns whether the poll that starts the run is to run it.
     pub(super) fn polls_run_it(&self) -> bool {
         let is_free = self.core.pool.is_none() || may_work() && is_outside();
-        self.plan().cost.is_cheap() && is_free && self.may_be_cheap()
+        is_free && self.is_known_cheap()
+    }
+
+    pub(super) fn is_known_cheap(&self) -> bool {
+        self.plan().cost.is_cheap() && self.may_be_cheap()
     }
 
     /// Returns whether the run is to be timed.

@@ -99,12 +99,16 @@ impl EngineCore {
         let Some(mut operation) = batch.ready.pop() else { return };
         let granted = self.slots.granted(&mut operation);
         let hand_over = hand_over(&granted);
-        let Some(cost) = self.sites.get(&granted).filter(|cost| cost.is_cheap()) else {
+        let cost = self.sites.get(&granted).filter(|cost| cost.is_cheap());
+        if cost.is_none() && !granted.is_cheap_call() {
             return batch.ready.push(operation);
-        };
+        }
         let note = |ns: u64, _| {
-            cost.add_poll(ns <= SURPRISE * (CHEAP_NS + hand_over));
-            add_work(ns.saturating_sub(hand_over), self.sites.budget);
+            // A call adds its cost and its work itself.
+            if let Some(cost) = cost {
+                cost.add_poll(ns <= SURPRISE * (CHEAP_NS + hand_over));
+                add_work(ns.saturating_sub(hand_over), self.sites.budget);
+            }
         };
         // What waits inside of a task is an error on workers, so it is one here.
         inside_executor(self.executor, || self.run_by(operation, batch, noting(note)));

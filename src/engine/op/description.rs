@@ -119,6 +119,38 @@ impl<'v> Op<'v> {
         op
     }
 
+    /// Describes a call of a graph, which may be over at once. `is_cheap`: whether it is known to be so.
+    pub(crate) fn call<R, W, F, Fut>(name: Name, reads: R, writes: W, is_cheap: bool, work: F) -> Self
+    where
+        R: Reads<Vars> + 'v,
+        W: Writes + 'v,
+        F: OpFutureFn<Vars, R::Params, Called<W::Value, Fut>>,
+        Fut: Future<Output = Result<W::Value, BoxError>> + Send + 'static,
+    {
+        let context = AsyncContext::current();
+        let mut op = Self::using(name, reads, writes, |params, put| {
+            Body::new(move |grant: Grant<'_>, rest: &mut Rest| {
+                if R::Params::IS_MANY {
+                    params.check(grant)?;
+                }
+                match work.call(&params, grant)? {
+                    Called::Now(value) => put.put(value?, grant)?,
+                    Called::Later(future) => {
+                        *rest = Rest::Future(Box::pin(Writing { future, put, value: PhantomData }), context, None);
+                    }
+                }
+                Ok(())
+            })
+        });
+        op.set(|operation| {
+            operation.is_async = true;
+            if is_cheap {
+                operation.set_cheap_call();
+            }
+        });
+        op
+    }
+
     /// Sets its priority: of operations that are ready, those of a higher one go first, and those of the same
     /// first come, first served. The default is 0. Operations that free a variable run first.
     pub fn priority(mut self, priority: i32) -> Self {
@@ -180,6 +212,12 @@ impl<'v> Op<'v> {
         let (is_aliased, accesses) = (asking.is_aliased, asking.accesses());
         Self(Unpushed::checked(name, accesses, is_aliased, body(params, put)))
     }
+}
+
+/// The outcome of a call: it is over, or goes on as a future.
+pub(crate) enum Called<V, Fut> {
+    Now(Result<V, BoxError>),
+    Later(Fut),
 }
 
 /// A future, and the place of its value. By hand, because an async block whose future panics would drop that

@@ -9,6 +9,7 @@ mod var;
 mod writes;
 
 pub use bulk::Bulk;
+pub(crate) use description::Called;
 pub use description::Op;
 pub use reads::TakeVar;
 pub use stream::Stream;
