@@ -31,9 +31,11 @@ const STREAMS: usize = 8;
 /// A clone is a further handle to the same engine.
 ///
 /// # Where operations run
-/// On the workers of the executor. Without workers they run in the thread that pushes, and in polls of the
-/// engine's futures. On a simulated executor ([`Executor::sim`](crate::Executor::sim)) they run one at a time
-/// in such polls, and each is drawn from those that are ready.
+/// On the workers of the executor, cheap ones in the push
+/// ([`poll_budget`](crate::exec::ExecutorBuilder::poll_budget)). Without workers they run in the thread that
+/// pushes, and in polls of the engine's futures. On a simulated executor
+/// ([`Executor::sim`](crate::Executor::sim)) they run one at a time in such polls, and each is drawn from
+/// those that are ready.
 ///
 /// # Lifetime
 /// Handles to an engine keep its executor alive. When the handles to the engine and to its variables are
