@@ -98,8 +98,8 @@ impl ExecutorBuilder {
     /// with an observer. Work that suddenly takes long surprises one poll. After that, workers do it until it
     /// has been cheap for a while.
     ///
-    /// With zero, only workers do work. Set that if bodies of tasks block: on a lock that the task holds which
-    /// asks for the work, on a message from it, or on a future (`block_on`, which panics inside of another
+    /// With zero, only workers do work. Set that if bodies of tasks block: on a lock that is held where the
+    /// work is asked for, on a message from there, or on a future (`block_on`, which panics inside of another
     /// one). Or if no poll may ever be surprised.
     pub fn poll_budget(mut self, budget: Duration) -> Self {
         self.poll_budget = budget.min(POLL_BUDGET_MAX);
