@@ -84,8 +84,8 @@ impl<T> Deref for Own<T> {
     #[inline(always)]
     fn deref(&self) -> &T {
         debug_assert!(self.0.is_some(), "a spare block does not run");
-        // SAFETY: `RunInner::of` and `again` set it before there is a run, and only `make_spare`, which has the
-        // only reference, takes it out of a block.
+        // SAFETY: `RunInner::of` and `again` set it before there is a run, and only `make_spare`, which has
+        // the only reference, takes it out of a block.
         unsafe { self.0.as_ref().unwrap_unchecked() }
     }
 }
