@@ -9,8 +9,8 @@ use crate::policy::{PerOperator, Single};
 use crate::sync::spin_loop;
 use crate::{Engine, Executor, Graph, Inputs, Op, Plan};
 
-fn executor() -> Executor {
-    let builder = Executor::builder().workers(1).max_in_flight(1);
+fn executor(workers: usize) -> Executor {
+    let builder = Executor::builder().workers(workers).max_in_flight(1);
     builder.poll_budget(Duration::from_micros(20)).build().expect("the settings are in range")
 }
 
@@ -57,7 +57,7 @@ fn join_of_two(alive: &Alive) -> Plan {
 #[test]
 fn a_run_that_a_poll_begins_and_a_worker_ends_is_complete() {
     check_cheap(2, chain, |plan, _| {
-        let exec = executor();
+        let exec = executor(1);
         block_on(exec.run(plan, Inputs::new())).expect("nothing goes wrong");
     });
 }
@@ -65,7 +65,7 @@ fn a_run_that_a_poll_begins_and_a_worker_ends_is_complete() {
 #[test]
 fn programs_that_a_poll_and_a_worker_run_meet() {
     check_cheap(2, join_of_two, |plan, _| {
-        let exec = executor();
+        let exec = executor(1);
         block_on(exec.run(plan, Inputs::new())).expect("nothing goes wrong");
     });
 }
@@ -73,7 +73,7 @@ fn programs_that_a_poll_and_a_worker_run_meet() {
 #[test]
 fn a_run_is_cancelled_while_a_poll_and_a_worker_run_it() {
     check_cheap(2, chain, |plan, _| {
-        let exec = executor();
+        let exec = executor(1);
         let run = exec.run(plan, Inputs::new());
         let canceller = run.canceller();
         let thread = spawn(move || canceller.cancel());
@@ -86,7 +86,7 @@ fn a_run_is_cancelled_while_a_poll_and_a_worker_run_it() {
 #[test]
 fn a_run_that_a_poll_has_begun_is_dropped_while_a_worker_ends_it() {
     check_cheap(2, chain, |plan, alive| {
-        let exec = executor();
+        let exec = executor(1);
         let mut run = exec.run(plan, Inputs::new());
         poll_once(&mut run);
         drop(run);
@@ -99,7 +99,7 @@ fn a_run_that_a_poll_has_begun_is_dropped_while_a_worker_ends_it() {
 #[test]
 fn a_node_is_awaited_while_a_poll_and_a_worker_run_it() {
     check_cheap(1, chain, |plan, _| {
-        let exec = executor();
+        let exec = executor(1);
         let run = exec.run(plan, Inputs::new());
         let node = run.node("b");
         let thread = spawn(move || block_on(node).expect("it does not fail"));
@@ -116,16 +116,31 @@ fn run_once(exec: &Executor, plan: &Plan) {
 #[test]
 fn a_run_at_once_that_takes_longer_goes_on_at_a_worker() {
     check_cheap(1, chain, |plan, _| {
-        let exec = executor();
+        let exec = executor(1);
         run_once(&exec, plan);
         block_on(exec.run(plan, Inputs::new())).expect("nothing goes wrong");
     });
 }
 
 #[test]
+fn a_shutdown_meets_a_run_at_once_that_takes_longer() {
+    for workers in [0, 1] {
+        check_cheap(1, chain, move |plan, _| {
+            let exec = executor(workers);
+            run_once(&exec, plan);
+            let run = exec.run(plan, Inputs::new());
+            let thread = spawn(move || drop(exec.shutdown()));
+            let ended = block_on(run);
+            assert!(ended.is_ok() || ended.is_err_and(|error| error.is_shut_down()));
+            join(thread);
+        });
+    }
+}
+
+#[test]
 fn a_late_canceller_does_not_reach_the_next_run() {
     check_cheap(1, chain, |plan, _| {
-        let exec = executor();
+        let exec = executor(1);
         let run = exec.run(plan, Inputs::new());
         let canceller = run.canceller();
         block_on(run).expect("it is not cancelled");
@@ -139,7 +154,7 @@ fn a_late_canceller_does_not_reach_the_next_run() {
 #[test]
 fn a_late_future_of_a_node_does_not_reach_the_next_run() {
     check_cheap(1, chain, |plan, _| {
-        let exec = executor();
+        let exec = executor(1);
         run_once(&exec, plan);
         let run = exec.run(plan, Inputs::new());
         let node = run.node("b");
@@ -153,7 +168,7 @@ fn a_late_future_of_a_node_does_not_reach_the_next_run() {
 #[test]
 fn two_threads_use_the_blocks_of_one_plan() {
     check_cheap(1, chain, |plan, _| {
-        let exec = executor();
+        let exec = executor(1);
         let other = (exec.clone(), plan.clone());
         let thread = spawn(move || run_once(&other.0, &other.1));
         run_once(&exec, plan);
@@ -166,7 +181,7 @@ fn two_threads_use_the_blocks_of_one_plan() {
 #[test]
 fn operations_that_two_pushes_run_are_in_order() {
     check_within(1, || {
-        let exec = executor();
+        let exec = executor(1);
         let engine = Engine::new(&exec).expect("the executor has room");
         let x = engine.var("x", 1);
         let push = |engine: &Engine, x: &crate::Var<u32>, times: u32| {

@@ -79,7 +79,11 @@ impl Model {
     fn run(self: &Arc<Self>, threads: &[&'static [u32]]) {
         let push_all = |model: &Model, list: &[u32]| {
             let mut hand = Hand { model, ready: Vec::new() };
-            list.iter().for_each(|&operation| if operation == GLANCE { hand.glance() } else { hand.push(operation) });
+            list.iter().for_each(|&operation| match operation {
+                GLANCE => hand.glance(),
+                HOLD => hand.hold(),
+                _ => hand.push(operation),
+            });
         };
         let others = threads[1..].iter().map(|&list| {
             let model = self.clone();
@@ -118,6 +122,15 @@ impl Hand<'_> {
         self.run_ready();
     }
 
+    /// Writes without a request, as a push that runs its operation does when nothing is pending.
+    fn hold(&mut self) {
+        let var = &self.model.vars[0];
+        if var.queue.hold() {
+            var.words.set(var.words.get() + 1);
+            var.queue.let_go();
+        }
+    }
+
     fn release_hold(&mut self, operation: u32) {
         // ORDERING: AcqRel: the last grant sees what all the others hand over.
         let before = self.model.operations[operation as usize].holds.fetch_sub(1, Ordering::AcqRel);
@@ -149,6 +162,8 @@ impl Hand<'_> {
 
 /// Stands in a thread's list for a look at the first variable.
 const GLANCE: u32 = u32::MAX;
+/// Stands for a write to it that is in no queue.
+const HOLD: u32 = GLANCE - 1;
 const READ: (usize, bool) = (0, false);
 const WRITE: (usize, bool) = (0, true);
 
@@ -202,6 +217,14 @@ fn a_glance_meets_no_writer_and_holds_none_up() {
     check_within(4, || {
         let model = Model::new(1, &[&[WRITE], &[WRITE]]);
         model.run(&[&[0, 1], &[GLANCE]]);
+    });
+}
+
+#[test]
+fn glances_meet_no_writer_that_is_in_no_queue() {
+    check_within(4, || {
+        let model = Model::new(1, &[]);
+        model.run(&[&[HOLD, HOLD], &[GLANCE, GLANCE]]);
     });
 }
 

@@ -90,13 +90,17 @@ impl ExecutorBuilder {
     /// To hand cheap work to a worker and back takes longer than the work. So the library learns what work
     /// takes, and cheap work is done by the thread that asks for it:
     /// - a run of a plan by its first poll, if such runs take less than half of this;
-    /// - an operation by its push, if it takes about a microsecond and its variables are free;
+    /// - an operation by its push, if it takes at most 2 µs and its variables are free;
     /// - items of a [`Pipeline`](crate::Pipeline) by the poll of their results, if each takes less than a
     ///   microsecond.
     ///
     /// Unknown and dear work goes to the workers, and so do futures and kernels, and all work of an executor
-    /// with an observer. Work that suddenly takes long surprises one poll. After that, workers do it until it
-    /// has been cheap for a while.
+    /// with an observer. Work that suddenly takes long surprises one poll: the clock is read every 64 nodes
+    /// at least, so that is the body of an operation, or up to 64 nodes of a run. After that, workers do it
+    /// until it has been cheap for a while.
+    ///
+    /// When a thread has worked so long, the next future of this library that is polled on it is pending
+    /// once, also if it is ready, and wakes its task.
     ///
     /// With zero, only workers do work. Set that if bodies of tasks block: on a lock that is held where the
     /// work is asked for, on a message from there, or on a future (`block_on`, which panics inside of another

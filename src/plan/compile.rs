@@ -23,7 +23,7 @@ const FRAME_BYTES_MAX: usize = 1 << 31;
 
 /// A graph compiled by a stream policy: one program per stream. Immutable and cheap to clone; any number of
 /// runs of it can be under way at once. It keeps the emptied memory of up to 16 finished runs for the next
-/// ones, of at most 64 KiB each.
+/// ones, if their values take at most 64 KiB each.
 ///
 /// Prints itself as a table of its programs.
 #[derive(Clone)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 // Not that of `sync`: plans of models are made outside of the model.
 use std::sync::OnceLock;
 
-use crate::sync::{Mutex, lock};
+use crate::sync::Mutex;
 
 /// The most blocks that are kept.
 const KEPT_MAX: usize = 16;
@@ -17,15 +17,19 @@ type Block = Arc<dyn Any + Send + Sync>;
 pub(crate) struct Spare(OnceLock<Mutex<Vec<Block>>>);
 
 impl Spare {
+    /// Takes a block, unless there is none, or another thread has the list. In a child that was forked
+    /// meanwhile, that thread does not exist.
     #[inline]
     pub(crate) fn take(&self) -> Option<Block> {
-        lock(self.0.get()?).pop()
+        self.0.get()?.try_lock().ok()?.pop()
     }
 
-    /// Keeps a block, or drops it if there are enough.
+    /// Keeps a block. Drops it if there are enough, or another thread has the list.
     pub(crate) fn put(&self, block: Block) {
-        let mut kept = lock(self.0.get_or_init(|| Mutex::new(Vec::new())));
-        if kept.len() < KEPT_MAX {
+        let kept = self.0.get_or_init(|| Mutex::new(Vec::new())).try_lock();
+        if let Ok(mut kept) = kept
+            && kept.len() < KEPT_MAX
+        {
             kept.push(block);
         }
     }

@@ -1,11 +1,11 @@
-//! Runs at once: a cheap run whose first poll has its only owner. As long as it has no other, no thread
-//! cancels it, awaits its nodes or runs its programs. So it needs no lock of its own, no ticket of a pool and
-//! no place among those in flight: it is only counted there. If the time of the poll is over, it goes on as
-//! other runs do.
+//! Runs at once: cheap runs in their first poll. Nothing else has reached such a run: no thread can cancel
+//! it, await its nodes or run its programs. So it needs no lock of its own, no ticket of a pool and no place
+//! among those in flight: it is only counted there. If the time of the poll is over, it goes on as other runs
+//! do.
 //!
 //! ```text
 //!  run        event                                  next       then
-//!  waiting    first poll: cheap, one owner, room     at once
+//!  waiting    first poll: cheap, fresh, room         at once
 //!  waiting    first poll, otherwise                  started    as any run
 //!  at once    its last program ends                  complete
 //!  at once    the time of the poll is over           started    it gets a place, and its tickets are queued
@@ -23,20 +23,31 @@ use crate::sync::get_mut;
 /// Instead of the place of a run at once.
 pub(super) const AT_ONCE: u16 = u16::MAX;
 
-impl RunInner {
-    /// Runs a run at once in its first poll, if it can. Returns whether it is complete.
-    #[inline]
-    pub(super) fn run_at_once(run: &mut Arc<Self>) -> bool {
-        run.polls_run_it() && Self::call_at_once(run)
-    }
+/// The outcome of an attempt to run a run at once.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum AtOnce {
+    Complete,
+    /// It has begun, and goes on as other runs do.
+    Late,
+    /// It waits as before.
+    Refused,
+}
 
-    /// Runs a cheap run at once, if it can. Returns whether it is complete.
-    pub(super) fn call_at_once(run: &mut Arc<Self>) -> bool {
-        if !run.is_known_cheap() {
-            return false;
+impl RunInner {
+    /// Runs a cheap run at once, if it can. Nothing but the caller's `Run` has ever reached it.
+    pub(super) fn run_at_once(run: &mut Arc<Self>) -> AtOnce {
+        let Some(own) = Arc::get_mut(run) else { return AtOnce::Refused };
+        if !own.begin_at_once() {
+            return AtOnce::Refused;
         }
-        let Some(own) = Arc::get_mut(run) else { return false };
-        own.begin_at_once() && own.go_on_at_once()
+        match own.go_on_at_once() {
+            None => AtOnce::Complete,
+            // From here on others reach the run.
+            Some((slot, tickets)) => {
+                run.start_late(slot, tickets);
+                AtOnce::Late
+            }
+        }
     }
 
     /// Makes a waiting run live, if it has a spare block, its inputs are right, and there is room.
@@ -56,8 +67,9 @@ impl RunInner {
         true
     }
 
-    /// Runs the programs for a time slice. Returns whether the run is complete.
-    fn go_on_at_once(&mut self) -> bool {
+    /// Runs the programs for a time slice. If the run is not complete then, returns its place and its
+    /// tickets.
+    fn go_on_at_once(&mut self) -> Option<(u16, Tickets)> {
         let (mut ready, cost) = (Tickets::new(), &self.plan.inner().cost);
         ready.push(Ticket::new(AT_ONCE, 0, self.code().roots));
         // Without workers a surprise is only a longer poll, so most runs need not read the clock.
@@ -65,31 +77,42 @@ impl RunInner {
         self.run_ready_at_once(&mut ready);
         self.add_poll(start);
         if !ready.is_empty() {
-            self.start_late(&mut ready);
-            return false;
+            self.plan.inner().cost.add_sample(false);
+            return Some(self.keep_place(ready));
         }
         self.state.set_done();
         self.decide(self.judge(0));
         self.lane.pass(COMPLETE);
         self.core.end_at_once();
-        true
+        None
+    }
+
+    /// Gives a run at once a place among those in flight, where no other thread sees it yet.
+    #[cold]
+    fn keep_place(&mut self, ready: Tickets) -> (u16, Tickets) {
+        let slot = self.core.keep_place();
+        let mut live = self.live.take().expect("it is live");
+        live.slot = slot;
+        self.live.set(live);
+        let tickets = ready.into_iter().map(|ticket| Ticket::new(slot, ticket.first(), ticket.count()));
+        let mut tickets: Tickets = tickets.collect();
+        if self.core.pool.is_none() {
+            get_mut(&mut self.driver).append(&mut tickets);
+        }
+        (slot, tickets)
     }
 
     /// Makes it a run as any other, which has begun.
     #[cold]
-    fn start_late(&mut self, ready: &mut Tickets) {
-        let (slot, is_closed) = self.core.keep_flying(Flying::at(self.address_in_arc()));
-        let mut live = self.live.take().expect("it is live");
-        live.slot = slot;
-        self.live.set(live);
-        let tickets = ready.drain(..).map(|ticket| Ticket::new(slot, ticket.first(), ticket.count()));
+    fn start_late(self: &Arc<Self>, slot: u16, tickets: Tickets) {
         if let Some(pool) = &self.core.pool {
             // SAFETY: admission gave this place to this run alone. `Run` or limbo keeps the run alive until
             // it is complete, and completing it begins with `leave`.
-            unsafe { pool.enter(slot, Entry::new(self.address_in_arc())) };
-            tickets.for_each(|ticket| pool.submit(ticket));
-        } else {
-            get_mut(&mut self.driver).extend(tickets);
+            unsafe { pool.enter(slot, Entry::new(Arc::as_ptr(self))) };
+        }
+        let is_closed = self.core.take_place(slot, Flying::new(self));
+        if let Some(pool) = &self.core.pool {
+            tickets.into_iter().for_each(|ticket| pool.submit(ticket));
         }
         if is_closed {
             self.cancel(state::SHUT_DOWN);

@@ -3,8 +3,8 @@
 //!
 //! ```text
 //!  block      event                                        next
-//!  in a run   the run's last owner drops it, after a       spare: it has neither plan nor executor, so it
-//!             success; no canceller is left                keeps neither alive
+//!  in a run   its `Run` is dropped after a success; no     spare: it has neither plan nor executor, so it
+//!             canceller and no other owner is left         keeps neither alive
 //!  in a run   anything else                                freed
 //!  spare      a run of the plan is made                    in a run
 //!  spare      the plan is dropped                          freed
@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use super::Inputs;
 use super::inner::{Live, Own, RunInner, Start, Waiting};
+use crate::error::shielded;
 use crate::plan::Plan;
 use crate::plan::code::Code;
 use crate::runtime::Core;
@@ -62,8 +63,11 @@ impl RunInner {
         }
         self.drop_values();
         Arc::get_mut(&mut self.lane).into_iter().for_each(|lane| lane.renew());
-        drop(self.core.take());
-        self.plan.take()
+        // First: without a plan, the drop of the block touches no values and needs no executor.
+        let plan = self.plan.take();
+        // This may be the last owner of the executor, and so of its observer.
+        let _ = shielded(|| drop(self.core.take()));
+        plan
     }
 }
 

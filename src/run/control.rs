@@ -64,8 +64,16 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
             }
             self.step += 1;
         }
+        let (program, end) = (self.program, self.step);
+        // For the futures of its nodes.
+        // ORDERING: Release pairs with the Acquire in `RunInner::catch_up`.
+        self.item.at.places[program as usize].store(end << 1, Ordering::Release);
         self.stand_at(back.0, back.1);
-        (self.arrive_at_step() != 0).then_some(StepResult::Moved)
+        let attention = self.arrive_at_step();
+        if attention & state::WATCHED != 0 {
+            self.item.run.signal_watchers(program, end - steps.start);
+        }
+        (attention != 0).then_some(StepResult::Moved)
     }
 
     /// Notes down that this thread is at the step. Returns what needs attention.

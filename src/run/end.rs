@@ -35,8 +35,11 @@ impl RunInner {
     /// Decides the verdict, gives the run's place back, and wakes all waiters. No ticket for the run exists,
     /// and none will.
     fn end(&self, bits: u32, slot: Option<u16>) {
-        self.add_cost();
-        self.decide(self.judge(bits));
+        let verdict = self.judge(bits);
+        if verdict.is_ok() {
+            self.add_cost();
+        }
+        self.decide(verdict);
         if let Some(slot) = slot {
             if self.core.devices.is_some() {
                 self.items().for_each(|item| item.free_events(&self.code().segments));

@@ -8,12 +8,15 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use super::async_nodes::Drive;
+use super::at_once::AtOnce;
 use super::inner::{COMPLETE, RunInner};
 use super::state;
 use super::{Inputs, NodeFuture, Outputs};
 use crate::device::host::is_aside;
 use crate::error::{Kind, Refused, Result};
 use crate::plan::Plan;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use crate::runtime::{Cancel, Canceller, Core, WaiterKey, is_inside, is_inside_body, poll_share};
 
 /// One execution of a plan: a future of its outputs. Made by [`Executor::run`](crate::Executor::run).
@@ -41,6 +44,9 @@ use crate::runtime::{Cancel, Canceller, Core, WaiterKey, is_inside, is_inside_bo
 pub struct Run {
     inner: ManuallyDrop<Arc<RunInner>>,
     key: WaiterKey,
+    /// Whether it was never polled, reserved or cancelled, and has given out no future of a node and no
+    /// canceller: then nothing else has ever reached the run.
+    is_fresh: AtomicBool,
     /// Whether its outputs were given out.
     is_spent: bool,
 }
@@ -49,19 +55,29 @@ impl Run {
     /// Makes a run, which does not keep the executor.
     pub(crate) fn new(core: &Arc<Core>, plan: &Plan, inputs: Inputs) -> Self {
         let inner = RunInner::again(core, plan, inputs).unwrap_or_else(|inputs| RunInner::new(core, plan, None, inputs));
-        Self { inner: ManuallyDrop::new(inner), key: WaiterKey::default(), is_spent: false }
+        let is_fresh = AtomicBool::new(true);
+        Self { inner: ManuallyDrop::new(inner), key: WaiterKey::default(), is_fresh, is_spent: false }
     }
 
     /// Takes a place among the runs in flight at once, or gives the inputs back.
     pub(crate) fn reserved(core: &Arc<Core>, plan: &Plan, inputs: Inputs) -> Result<Self, Refused<Inputs>> {
         let run = Self::new(core, plan, inputs);
-        run.inner.reserve()?;
+        run.shared().reserve()?;
         Ok(run)
+    }
+
+    /// Returns the run, for a use after which others may reach it.
+    fn shared(&self) -> &Arc<RunInner> {
+        // ORDERING: Relaxed: only its owner reads it.
+        self.is_fresh.store(false, Ordering::Relaxed);
+        &self.inner
     }
 
     /// Runs it at once, inside of an operation, if it is known to be cheap. Otherwise it can be awaited.
     pub(crate) fn now(&mut self) -> Option<Result<Outputs>> {
-        RunInner::call_at_once(&mut self.inner).then(|| {
+        let is_fresh = std::mem::take(self.is_fresh.get_mut());
+        let is_over = is_fresh && self.inner.is_known_cheap() && RunInner::run_at_once(&mut self.inner) == AtOnce::Complete;
+        is_over.then(|| {
             self.is_spent = true;
             self.inner.outputs()
         })
@@ -69,20 +85,20 @@ impl Run {
 
     /// Returns a future of one node: ready when the node is done.
     pub fn node(&self, name: &str) -> NodeFuture {
-        NodeFuture::new(&self.inner, name)
+        NodeFuture::new(self.shared(), name)
     }
 
     /// Cancels the run: no further node starts, async nodes are dropped, and the run ends with an error for
     /// which [`Error::is_cancelled`](crate::Error::is_cancelled) is true. Does nothing to a run that is
     /// complete or cancelled.
     pub fn cancel(&self) {
-        self.inner.cancel(0);
+        self.shared().cancel(0);
     }
 
     /// Returns a handle that cancels the run from elsewhere: while it is awaited, or after [`Run::spawn`]
     /// took it.
     pub fn canceller(&self) -> Canceller {
-        Canceller::new(Arc::downgrade(&self.inner) as Weak<RunInner>)
+        Canceller::new(Arc::downgrade(self.shared()) as Weak<RunInner>)
     }
 
     /// Spawns the run on the tokio runtime that this is called in, so that it makes progress without being
@@ -110,7 +126,7 @@ impl Future for Run {
     type Output = Result<Outputs>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { inner, key, is_spent } = &mut *self;
+        let Self { inner, key, is_fresh, is_spent } = &mut *self;
         if *is_spent {
             return Poll::Ready(Err(Kind::Spent.into()));
         }
@@ -118,7 +134,13 @@ impl Future for Run {
         let share = std::task::ready!(poll_share(cx));
         if !inner.is_complete() {
             inner.core.check_process()?;
-            if !RunInner::run_at_once(inner) && inner.poll_complete(key, cx).is_pending() {
+            let tries = std::mem::take(is_fresh.get_mut()) && inner.polls_run_it();
+            let polled = match if tries { RunInner::run_at_once(inner) } else { AtOnce::Refused } {
+                AtOnce::Complete => Poll::Ready(()),
+                AtOnce::Late if inner.core.pool.is_none() => inner.poll_again(key, cx),
+                AtOnce::Late | AtOnce::Refused => inner.poll_complete(key, cx),
+            };
+            if polled.is_pending() {
                 return inner.pending();
             }
         }
@@ -147,6 +169,15 @@ impl RunInner {
         }
         if polled.is_pending() && (drive == Drive::More || drive == Drive::Done && self.has_woken()) {
             // Rings all tasks that await this run: this one may be dropped, and another one drives then.
+            self.lane.ring();
+        }
+        polled
+    }
+
+    /// Lets the task's others run. It goes on in its next poll.
+    fn poll_again(&self, key: &mut WaiterKey, cx: &mut Context<'_>) -> Poll<()> {
+        let polled = self.lane.poll(COMPLETE, key, cx);
+        if polled.is_pending() {
             self.lane.ring();
         }
         polled

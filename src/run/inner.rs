@@ -299,11 +299,6 @@ impl RunInner {
         }
     }
 
-    /// Returns the address of the run in its `Arc`.
-    pub(super) fn address_in_arc(&self) -> *const Self {
-        self.me.0
-    }
-
     /// Returns an owner. The run is not complete, or the caller has an owner: so it is alive.
     pub(super) fn me(&self) -> Arc<Self> {
         // SAFETY: `of` stored the address of the run in its `Arc`. As `&self` shows, it has an owner.

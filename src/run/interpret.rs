@@ -173,7 +173,11 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
                 match self.run_attentively(step, attention) {
                     StepResult::Done => {}
                     StepResult::Parked => return,
-                    StepResult::Moved => continue,
+                    StepResult::Moved if self.queue.has_fuel() => continue,
+                    StepResult::Moved => {
+                        self.store_place(self.step << 1);
+                        return self.queue.defer(self.ticket(self.program, 1));
+                    }
                     StepResult::LeadsTo(ticket) if !self.queue.has_fuel() => return self.queue.defer(ticket),
                     StepResult::LeadsTo(ticket) => {
                         let program = self.queue.keep_first(ticket);

@@ -5,13 +5,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::inner::{Live, RunInner};
-use crate::device::host::{Alone, CHEAP_NS, Cost, Pace, Resume, Ticket, Tickets, at_steps_of};
+use crate::device::host::{Alone, CHEAP_NS, Cost, Pace, Resume, SURPRISE, Ticket, Tickets, at_steps_of};
 use crate::error::shielded;
 use crate::runtime::{add_work, inside_executor, is_outside, may_work};
 use crate::sync::Ordering;
-
-/// How many times as long as cheap work a run takes that was known to be cheap, and is no longer.
-const SURPRISE: u64 = 4;
 
 /// What a run takes beside its nodes, from the making of its future to the drop.
 const BESIDE_NS: u64 = 200;

@@ -39,12 +39,7 @@ unsafe impl Send for Flying {}
 impl Flying {
     /// The run has an owner until [`Core::end_flight`] returns.
     pub(crate) fn new<C: Client>(run: &Arc<C>) -> Self {
-        Self::at(Arc::as_ptr(run))
-    }
-
-    /// Returns the same by its address in its `Arc`.
-    pub(crate) fn at<C: Client>(run: *const C) -> Self {
-        Self(run as *const dyn Client)
+        Self(Arc::as_ptr(run) as *const dyn Client)
     }
 
     /// Returns an owner.
@@ -64,7 +59,7 @@ pub(super) struct Clients {
     is_closed: bool,
     in_flight: usize,
     /// By slot and by place. Those that are free are used again.
-    runs: Slab<Flying>,
+    runs: Slab<Option<Flying>>,
     engines: Slab<Weak<dyn Client>>,
     /// Which places of nested runs are taken.
     nested: Slab<()>,
@@ -105,7 +100,7 @@ impl Core {
             debug_assert!(clients.in_flight < self.max_in_flight, "no more runs are called than there is room for");
             self.expect_client();
             clients.in_flight += 1;
-            return Poll::Ready(Ok(clients.runs.insert(run) as u16));
+            return Poll::Ready(Ok(clients.runs.insert(Some(run)) as u16));
         }
         if let Some(lane) = lane.filter(|_| *turn == 0) {
             clients.last_turn += 1;
@@ -171,10 +166,16 @@ impl Core {
         may_fly
     }
 
-    /// Gives such a run a place, and returns whether the executor was shut down meanwhile.
-    pub(crate) fn keep_flying(&self, run: Flying) -> (u16, bool) {
+    /// Keeps a place for such a run, which [`Core::take_place`] takes.
+    pub(crate) fn keep_place(&self) -> u16 {
+        lock(&self.clients).runs.insert(None) as u16
+    }
+
+    /// Gives a kept place to its run, which a shutdown finds there. Returns whether there was one before.
+    pub(crate) fn take_place(&self, place: u16, run: Flying) -> bool {
         let mut clients = lock(&self.clients);
-        (clients.runs.insert(run) as u16, clients.is_closed)
+        clients.runs[place.into()] = Some(run);
+        clients.is_closed
     }
 
     /// Ends such a run, if it got no place.
@@ -240,7 +241,7 @@ impl Core {
             let mut clients = lock(&self.clients);
             clients.is_closed = true;
             // SAFETY: these are in flight, and the lock is held.
-            let runs = clients.runs.iter().map(|(_, run)| unsafe { run.owner() });
+            let runs = clients.runs.iter().filter_map(|(_, run)| run.as_ref()).map(|run| unsafe { run.owner() });
             let engines = clients.engines.iter().filter_map(|(_, engine)| engine.upgrade());
             let present: Vec<_> = runs.chain(engines).collect();
             (present, std::mem::take(&mut clients.waiting))

@@ -24,7 +24,7 @@ pub(crate) struct Core {
     pub(crate) choices: Option<Choices>,
     pub(super) clients: Mutex<Clients>,
     pub(super) max_in_flight: usize,
-    /// How long a poll may run items beside the workers.
+    /// How long polls and pushes may work in a row beside the workers.
     pub(crate) poll_budget: Duration,
     /// The process that has the threads.
     pub(crate) origin: Origin,

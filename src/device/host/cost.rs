@@ -17,8 +17,10 @@
 // Not those of `sync`: the numbers only decide which thread does something, and each value of them is right.
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The most ns that work may take if polls do it.
+/// The most ns that an item may take if polls run it.
 pub(crate) const CHEAP_NS: u64 = 1_000;
+/// Work of a poll that takes so many times as long is not cheap any more.
+pub(crate) const SURPRISE: u64 = 4;
 const UNKNOWN: u16 = 8;
 const DEARER: u16 = 4;
 const DEAR: u16 = 16;

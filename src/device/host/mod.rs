@@ -19,7 +19,7 @@ mod ticket;
 mod worker;
 
 pub(crate) use barrier::Barrier;
-pub(crate) use cost::{CHEAP_NS, Cost};
+pub(crate) use cost::{CHEAP_NS, Cost, SURPRISE};
 pub(crate) use deque::Deque;
 pub(crate) use origin::Origin;
 pub(crate) use pool::{Around, Entry, Pool, Resume, SLOTS_MAX};

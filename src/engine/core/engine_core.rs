@@ -23,6 +23,9 @@ const CLOSED: u32 = 1;
 /// There is an observer.
 const OBSERVED: u32 = 2;
 
+/// The number of an operation that is in no slot.
+pub(super) const NO_SLOT: u32 = u32::MAX;
+
 pub(crate) struct EngineCore {
     pub(super) slots: Slots,
     pub(super) handles: Handles,
@@ -197,11 +200,15 @@ impl EngineCore {
         if is_plain { self.push_behind(self.max_pending, operation) } else { None }
     }
 
-    /// On an engine without workers: runs an operation in place, if nothing is pending. Otherwise returns
-    /// None. The outer result is an error if the operation has a mistake; then it stays in its place.
+    /// Runs an operation in place, if nothing is pending; on an engine with workers only a cheap one.
+    /// Otherwise returns None. The outer result is an error if the operation has a mistake; then it stays in
+    /// its place.
     #[inline(never)]
     pub(in crate::engine) fn run_now(self: &Arc<Self>, operation: &mut Unpushed<'_>) -> Option<Result<Result<()>>> {
-        operation.get().filter(|operation| self.is_inline() && !operation.is_async)?;
+        if !self.is_inline() {
+            return self.run_now_if_cheap(operation).map(Ok);
+        }
+        operation.get().filter(|operation| !operation.is_async)?;
         match self.fault(operation) {
             Some(fault) => Some(Err(fault)),
             None => self.run_in_place(operation).map(Ok),
@@ -230,6 +237,9 @@ impl EngineCore {
         {
             return Some(Accepted::Ended(outcome));
         }
+        if let Some(outcome) = self.run_now_if_cheap(operation) {
+            return Some(Accepted::Ended(outcome));
+        }
         let key = if self.is_inline() { self.push_to_inbox(max, operation) } else { self.push_behind(max, operation) };
         Some(Accepted::Pending(key?))
     }
@@ -242,6 +252,12 @@ impl EngineCore {
             // Held until the operation is in all queues, so that all queues have one order.
             let mut free = self.slots.free();
             let (entering, key) = self.put(&mut free, max, operation)?;
+            if self.exclusive.goes_on() {
+                let turn = self.exclusive.post(entering);
+                drop(free);
+                turn.into_iter().for_each(|turn| self.empty(turn));
+                return Some(key);
+            }
             batch.enter(entering);
             key
         };

@@ -82,6 +82,11 @@ impl Pushed {
         Self::of(State::Ended(outcome))
     }
 
+    /// Returns whether it is the handle to an operation that had ended when it was made.
+    pub(super) fn has_ended(&self) -> bool {
+        matches!(*self.0, State::Ended(_))
+    }
+
     #[inline(never)]
     fn drop_rest(&mut self) {
         // In place: to move it out would wait for the stores of its words.

@@ -3,16 +3,13 @@
 use std::sync::Arc;
 use std::task::Context;
 
-use super::engine_core::EngineCore;
+use super::engine_core::{EngineCore, NO_SLOT};
 use crate::engine::order::{
     Batch, Grant, Granted, Key, More, NothingPending, Operation, Runnable, Scope, Turn, Unpushed, Variable,
 };
 use crate::error::{Result, shielded};
 use crate::runtime::{STEPS_MAX, WaiterKey};
 use crate::sync::{Ordering, lock};
-
-/// The number of an operation that is in no slot.
-pub(super) const NO_SLOT: u32 = u32::MAX;
 
 impl EngineCore {
     /// Pushes an operation that cannot be run in place. It has been run when this returns, with two
@@ -43,12 +40,15 @@ impl EngineCore {
         })
     }
 
-    /// Enters the posted operations into their queues, runs them, and ends the turn.
+    /// Enters the posted operations into their queues, runs them or has workers run them, and ends the turn.
     #[cold]
-    fn empty(self: &Arc<Self>, mut turn: Turn) {
+    pub(super) fn empty(self: &Arc<Self>, mut turn: Turn) {
         let (mut batch, mut more) = (Batch::new(&self.slots), More::default());
         loop {
             more.posted.into_iter().for_each(|entering| batch.enter(entering));
+            if self.workers > 0 {
+                self.start(&mut batch);
+            }
             while let Some(operation) = batch.next_own() {
                 self.run(operation, &mut batch);
             }
@@ -57,7 +57,8 @@ impl EngineCore {
             }
             // Operations that were woken meanwhile wait for a poll. Otherwise a future that always wakes
             // itself would keep the pushing thread. After a shutdown they end here.
-            while self.is_closed()
+            while self.workers == 0
+                && self.is_closed()
                 && let Some(operation) = self.ready.pop(&self.slots)
             {
                 self.run(operation, &mut batch);
@@ -73,7 +74,7 @@ impl EngineCore {
                 Err(asked) => (turn, more) = asked,
             }
         }
-        if !self.ready.is_still_empty() {
+        if self.workers == 0 && !self.ready.is_still_empty() {
             self.call_polls();
         }
     }

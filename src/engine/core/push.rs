@@ -92,8 +92,7 @@ impl<'v> Push<'v> {
     /// Pushes an operation if there is room. Takes it out in any case.
     #[inline(always)]
     pub(in crate::engine) fn new(core: &'v Arc<EngineCore>, operation: &mut Unpushed<'v>) -> Self {
-        // `run_now` checks this, too; here it saves the call.
-        let ran = if core.is_inline() { core.run_now(operation) } else { None };
+        let ran = core.run_now(operation);
         let state = match ran {
             Some(Ok(Ok(()))) if core.pace.is_due() => State::Other(Other::due(Pushed::ended(Ok(())))),
             Some(Ok(Ok(()))) => State::Rest,
@@ -157,7 +156,7 @@ impl<'v> Other<'v> {
     fn poll(&mut self, core: &EngineCore, cx: &mut Context<'_>) -> Poll<()> {
         match self {
             Self::Tried(_) => {}
-            Self::Due(_) if core.is_inline() => ready!(core.pace.poll_measured(cx)),
+            Self::Due(pushed) if pushed.has_ended() => ready!(core.pace.poll_measured(cx)),
             Self::Due(_) => ready!(core.pace.poll_unit(cx)),
             Self::Waits(waiting) => {
                 let pushed = ready!(waiting.poll(cx));

@@ -5,21 +5,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use super::engine_core::EngineCore;
-use crate::device::host::{CHEAP_NS, Cost};
-use crate::engine::order::{Batch, Granted, Operation, Rest, Runnable};
+use super::engine_core::{EngineCore, NO_SLOT};
+use crate::device::host::{Cost, SURPRISE};
+use crate::engine::order::{Batch, Granted, Operation, Rest, Runnable, Unpushed};
 use crate::error::Result;
 use crate::runtime::{add_work, inside_executor, is_outside, may_work};
 
 /// The places that an engine knows. A place takes that of another with the same index.
 const SITES: usize = 256;
 
-/// What it costs to hand an operation over to a worker, for each variable after the first: its words go to
-/// another core and back. Work that costs less than that does not count as work of the push.
+/// The most ns that the body of a cheap operation takes. A worker that was woken for it is not fast.
+const CHEAP_NS: u64 = 2_000;
+
+/// What it costs to hand an operation on several variables over to a worker, for each of these: its words go
+/// to another core and back. Work that costs less than that does not count as work of the push.
 const HAND_OVER_NS: u64 = 60;
 
-/// How many times as long as cheap work a body takes that was known to be cheap, and is no longer.
-const SURPRISE: u64 = 4;
+/// The part of a measured time that the clock takes.
+const TIMING_NS: u64 = 100;
 
 pub(super) struct Sites {
     /// None if only workers run operations.
@@ -40,18 +43,19 @@ impl Sites {
         Self { known: (!budget.is_zero()).then(|| (0..SITES).map(|_| site()).collect()), budget }
     }
 
-    /// Returns the cost of operations like this one, if they are known.
+    /// Returns the cost of operations of a place, if it is known to be low.
     #[inline]
-    fn get(&self, operation: &Granted<'_>) -> Option<&Cost> {
-        let (site, number) = self.place(operation)?;
+    fn cheap(&self, number: usize) -> Option<&Cost> {
+        let site = self.place(number)?;
         // ORDERING: Relaxed: the cost of another place decides only which thread runs an operation.
-        (site.number.load(Ordering::Relaxed) == number).then_some(&site.cost)
+        let is_known = site.number.load(Ordering::Relaxed) == number;
+        Some(&site.cost).filter(|cost| (is_known || cfg!(anabranch_loom)) && cost.is_cheap())
     }
 
-    /// Returns the cost of operations like this one, to be learned.
-    fn learn(&self, operation: &Granted<'_>) -> Option<&Cost> {
-        let (site, number) = self.place(operation)?;
-        // ORDERING: Relaxed, both: as in `get`.
+    /// Returns the cost of operations of a place, to be learned.
+    fn learn(&self, number: usize) -> Option<&Cost> {
+        let site = self.place(number)?;
+        // ORDERING: Relaxed, both: as in `cheap`.
         if site.number.load(Ordering::Relaxed) != number {
             site.number.store(number, Ordering::Relaxed);
             site.cost.forget();
@@ -60,38 +64,84 @@ impl Sites {
     }
 
     #[inline]
-    fn place(&self, operation: &Granted<'_>) -> Option<(&Site, usize)> {
-        let known = self.known.as_ref().filter(|_| !operation.is_async && !operation.is_kernel)?;
-        let number = operation.site();
+    fn place(&self, number: usize) -> Option<&Site> {
         // Multiplied by 2^64 over the golden ratio: the upper bits depend on all.
         let index = (number as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - SITES.ilog2());
-        Some((&known[index as usize], number))
+        self.known.as_ref().map(|known| &known[index as usize])
     }
 }
 
+/// Returns whether the place of an operation says what its body costs.
+fn has_cost(operation: &Operation) -> bool {
+    !operation.is_async && !operation.is_kernel
+}
+
 impl EngineCore {
-    /// Runs an operation on a worker, and times its body if that is wanted. Returns whether it was.
+    /// Runs an operation on a worker, and times its body if that is wanted. Returns whether such operations
+    /// are known to be cheap.
     pub(super) fn run_timed(self: &Arc<Self>, mut operation: Runnable, batch: &mut Batch<'_>) -> bool {
         let granted = self.slots.granted(&mut operation);
         let hand_over = hand_over(&granted);
-        let Some(cost) = self.sites.learn(&granted).filter(|cost| cost.wants_sample()) else {
-            self.run(operation, batch);
-            return false;
-        };
-        let note = |ns, is_ok| {
-            if is_ok {
-                cost.add_sample(ns <= CHEAP_NS + hand_over);
+        let cost = if has_cost(&granted) { self.sites.learn(granted.site()) } else { None };
+        match cost.filter(|cost| cost.wants_sample()) {
+            Some(cost) => {
+                let note = |ns, is_ok| {
+                    if is_ok {
+                        cost.add_sample(ns <= CHEAP_NS + hand_over);
+                    }
+                };
+                self.run_by(operation, batch, noting(note));
             }
-        };
-        self.run_by(operation, batch, noting(note));
-        true
+            None => self.run(operation, batch),
+        }
+        cost.is_none_or(Cost::is_cheap)
     }
 
     /// Runs the operation that its push has made ready, if it is cheap. Otherwise leaves it in the batch.
     #[inline]
     pub(super) fn run_if_cheap(self: &Arc<Self>, batch: &mut Batch<'_>) {
-        if self.sites.known.is_some() && !self.needs_attention() && may_work() && is_outside() {
+        if self.may_run_now() {
             self.run_known_cheap(batch);
+        }
+    }
+
+    /// Returns whether a push may run a cheap operation.
+    #[inline]
+    fn may_run_now(&self) -> bool {
+        self.sites.known.is_some() && !self.needs_attention() && may_work() && is_outside()
+    }
+
+    /// With workers: runs a cheap operation in place, if nothing is pending. Then it needs no queue.
+    pub(super) fn run_now_if_cheap(self: &Arc<Self>, operation: &mut Unpushed<'_>) -> Option<Result<()>> {
+        let hand_over = hand_over(operation.get().filter(|operation| has_cost(operation))?);
+        let may_run = self.may_run_now() && self.lanes.is_none() && self.slots.in_use() == 0;
+        let cost = if may_run { self.sites.cheap(operation.site())? } else { return None };
+        if self.fault(operation).is_some() {
+            return None;
+        }
+        let turn = {
+            // A push that takes the lock after this finds the turn, and posts its operation.
+            let _free = self.slots.free();
+            if self.slots.in_use() == 0 { self.exclusive.begin()? } else { return None }
+        };
+        let outcome = self.slots.nothing_pending(&turn).filter(|nothing| operation.hold(nothing)).map(|nothing| {
+            let run = |granted| noting(self.note(cost, hand_over))(self, granted, NO_SLOT).map(std::mem::forget);
+            let outcome = inside_executor(self.executor, || operation.granted_at_once(&nothing).map_or(Ok(()), run));
+            operation.let_go();
+            operation.clear();
+            outcome
+        });
+        if let Err(turn) = self.exclusive.end_at_once(turn) {
+            self.empty(turn);
+        }
+        outcome
+    }
+
+    /// Returns a function that notes the time of a cheap body that a push has run.
+    fn note(&self, cost: &Cost, hand_over: u64) -> impl FnOnce(u64, bool) {
+        move |ns, _| {
+            cost.add_poll(ns <= SURPRISE * (CHEAP_NS + hand_over));
+            add_work(ns.saturating_sub(hand_over), self.sites.budget);
         }
     }
 
@@ -99,17 +149,12 @@ impl EngineCore {
         let Some(mut operation) = batch.ready.pop() else { return };
         let granted = self.slots.granted(&mut operation);
         let hand_over = hand_over(&granted);
-        let cost = self.sites.get(&granted).filter(|cost| cost.is_cheap());
+        let cost = if has_cost(&granted) { self.sites.cheap(granted.site()) } else { None };
         if cost.is_none() && !granted.is_cheap_call() {
             return batch.ready.push(operation);
         }
-        let note = |ns: u64, _| {
-            // A call adds its cost and its work itself.
-            if let Some(cost) = cost {
-                cost.add_poll(ns <= SURPRISE * (CHEAP_NS + hand_over));
-                add_work(ns.saturating_sub(hand_over), self.sites.budget);
-            }
-        };
+        // A call adds its cost and its work itself.
+        let note = |ns, is_ok| cost.into_iter().for_each(|cost| self.note(cost, hand_over)(ns, is_ok));
         // What waits inside of a task is an error on workers, so it is one here.
         inside_executor(self.executor, || self.run_by(operation, batch, noting(note)));
         self.give_back(batch);
@@ -128,5 +173,6 @@ fn noting(note: impl FnOnce(u64, bool)) -> impl FnOnce(&EngineCore, Granted<'_>,
 
 /// Returns the ns that it costs to hand an operation over, more than to run one on a single variable.
 fn hand_over(operation: &Operation) -> u64 {
-    HAND_OVER_NS * if operation.accesses().len() > 1 { operation.accesses().len() as u64 } else { 0 }
+    let variables = operation.accesses().len() as u64;
+    if variables > 1 { HAND_OVER_NS * variables + TIMING_NS } else { 0 }
 }

@@ -13,7 +13,8 @@ use crate::sync::{Ordering, lock, spin_loop};
 /// and it runs dependent operations in a row.
 const LOOKS: u32 = if cfg!(anabranch_loom) { 0 } else { 8 };
 const SPINS: u32 = 32;
-/// After an operation that need not be timed, so many are run before the next one is looked at.
+/// After an operation that is known to be cheap, so many are run before the cost of the next one is looked
+/// at.
 const TIMED: u32 = 16;
 
 impl Visited for EngineCore {
@@ -30,7 +31,7 @@ impl Visited for EngineCore {
                     if untimed < TIMED {
                         untimed += 1;
                         self.run(operation, &mut batch);
-                    } else if !self.run_timed(operation, &mut batch) {
+                    } else if self.run_timed(operation, &mut batch) {
                         untimed = 0;
                     }
                 }

@@ -152,7 +152,8 @@ impl<'v> Op<'v> {
     }
 
     /// Sets its priority: of operations that are ready, those of a higher one go first, and those of the same
-    /// first come, first served. The default is 0. Operations that free a variable run first.
+    /// first come, first served. The default is 0. Operations that free a variable run first. A cheap one
+    /// whose variables are free is run by its push, whatever is ready.
     pub fn priority(mut self, priority: i32) -> Self {
         self.set(|operation| operation.priority = priority.min(PRIORITY_MAX));
         self

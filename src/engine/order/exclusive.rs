@@ -51,6 +51,14 @@ impl Exclusive {
         (self.word.fetch_or(TURN, Ordering::Acquire) & TURN == 0).then_some(Turn(()))
     }
 
+    /// Returns whether a turn goes on. A caller that has the lock under which turns begin finds one that has
+    /// begun, unless it is over.
+    #[inline]
+    pub(crate) fn goes_on(&self) -> bool {
+        // ORDERING: Acquire pairs with the Release at the end of a turn.
+        self.word.load(Ordering::Acquire) & TURN != 0
+    }
+
     /// Puts an operation into the inbox. If no turn goes on, begins one: then the caller empties the inbox.
     pub(crate) fn post(&self, operation: Entering) -> Option<Turn> {
         lock(&self.inbox).push(operation);

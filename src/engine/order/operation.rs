@@ -322,6 +322,35 @@ impl<'v> Unpushed<'v> {
         }
     }
 
+    /// Returns a number for the place in the program where it was made: that of its body's type.
+    #[inline]
+    pub(crate) fn site(&mut self) -> usize {
+        self.operation.as_mut().map_or(0, |operation| operation.body.get_mut().site())
+    }
+
+    /// Holds the queues of the variables that it writes, and whose other users are glances only. Returns
+    /// false, and holds none, if one of them is glanced at.
+    ///
+    /// The [`NothingPending`] shows that these queues are empty, and that no request enters.
+    pub(crate) fn hold(&self, _: &NothingPending<'_>) -> bool {
+        let failed = self.written().position(|variable| !variable.queue.hold());
+        failed.into_iter().for_each(|failed| self.written().take(failed).for_each(|variable| variable.queue.let_go()));
+        failed.is_none()
+    }
+
+    /// Ends what `hold` began.
+    pub(crate) fn let_go(&self) {
+        self.written().for_each(|variable| variable.queue.let_go());
+    }
+
+    /// Returns the variables that others must not glance at meanwhile. There is no other handle to one that
+    /// it frees.
+    fn written(&self) -> impl Iterator<Item = &Variable> {
+        let accesses = self.operation.iter().filter(|operation| !operation.frees()).flat_map(|operation| operation.accesses());
+        // SAFETY: the operation was not pushed, so there are handles to its variables.
+        accesses.filter(|access| access.request.is_write()).map(|access| unsafe { access.variable() })
+    }
+
     /// Returns the operation as granted, to be run in place.
     ///
     /// The [`NothingPending`] shows that no operation is pending, and that none is pushed. So all variables

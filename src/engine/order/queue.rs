@@ -105,6 +105,9 @@ pub(crate) struct Queue {
     gate: AtomicU64,
 }
 
+/// At the tail of a queue that is held: no id of a request.
+const HELD: u64 = u64::MAX;
+
 const READER_BITS: u32 = 64 - ID_BITS;
 const READERS: u64 = (1 << READER_BITS) - 1;
 
@@ -124,6 +127,32 @@ impl Queue {
         let seen = (self.tail.load(Ordering::Acquire) == 0).then(look);
         self.go_out(0, requests);
         seen
+    }
+
+    /// Holds the queue of a variable for a write that is not in it. The queue is empty, and no request enters
+    /// until [`Queue::let_go`]. Returns false, and holds nothing, if a glance goes on.
+    ///
+    /// ```text
+    ///  tail    gate         event     tail    then
+    ///  0       no reader    hold      HELD    the write may begin; a later glance finds the queue in use
+    ///  0       readers      hold      0       false
+    ///  HELD    any          let go    0
+    /// ```
+    pub(crate) fn hold(&self) -> bool {
+        // ORDERING: Relaxed: the change of the gate publishes it.
+        self.tail.store(HELD, Ordering::Relaxed);
+        // A read-modify-write although nothing changes: a later glance sees that the tail is held.
+        let is_free = self.change_gate(|gate| gate) & READERS == 0;
+        if !is_free {
+            self.let_go();
+        }
+        is_free
+    }
+
+    /// Ends what `hold` began.
+    pub(crate) fn let_go(&self) {
+        // ORDERING: Release pairs with the Acquire in `glance`: the value that was written is visible.
+        self.tail.store(0, Ordering::Release);
     }
 
     /// Adds a request at the end. It is granted once, here or later.

@@ -215,3 +215,23 @@ fn the_next_run_in_a_slot_does_not_end_the_wait_for_a_node_that_is_not_taken() {
     assert!(matches!(polled, Poll::Pending), "{polled:?}");
     assert!(block_on(early).unwrap_err().is_not_taken());
 }
+
+#[test]
+fn nodes_of_simple_inner_graphs_that_have_run_say_so_afterwards() {
+    // Seen to fail with a loop that calls the nodes of an inner graph and stores no place for them.
+    let mut g = Graph::new();
+    let x = g.input::<u64>("x");
+    let more = |x: &u64| *x < 3;
+    let y = g.repeat("loop", &x, move |c, x| c.task("more", &x, more), |b, x| b.task("add", &x, |x: &u64| x + 1));
+    let which = g.task("which", &y, |y: &u64| (*y == 3).then_some(0));
+    let z = g.branch("case", &which, &y).arm(|a, y| a.task("double", &y, |y: &u64| y * 2)).join();
+    g.output("z", &z);
+    let plan = g.compile_with(&Single).unwrap();
+    for exec in many_executors() {
+        let mut run = exec.run(&plan, inputs! { "x" => 0_u64 });
+        block_on(&mut run).unwrap();
+        for node in ["loop/condition/more", "loop/body/add", "loop", "case/arm 0/double", "case"] {
+            block_on(run.node(node)).unwrap();
+        }
+    }
+}
