@@ -21,6 +21,7 @@ mod machine;
 #[allow(dead_code)]
 mod markers;
 mod ours;
+mod polls;
 mod rows;
 #[path = "../run/report/table.rs"]
 #[allow(dead_code)]
@@ -93,12 +94,14 @@ fn main() {
     for row in rows::ALL.iter().filter(|row| row.name.contains(&args.only)) {
         table.push(measured(row, work, &peers, args.rounds));
     }
+    let polls = if args.only.is_empty() { polls::table(work).markdown() } else { String::new() };
     let text = format!(
-        "{}\n\nIn ns, but for shares; the median of {} rounds and, in brackets, the best one. 50 ns are {} multiplications.\n\n{}",
+        "{}\n\nIn ns, but for shares; the median of {} rounds and, in brackets, the best one. 50 ns are {} multiplications.\n\n{}\n{}",
         machine.text(),
         args.rounds,
         work.unit(),
-        table.markdown()
+        table.markdown(),
+        polls
     );
     args.output.publish(MARKERS, &text);
 }
