@@ -96,7 +96,7 @@ fn main() {
     }
     let polls = if args.only.is_empty() { polls::table(work).markdown() } else { String::new() };
     let text = format!(
-        "{}\n\nIn ns, but for shares; the median of {} rounds and, in brackets, the best one. 50 ns are {} multiplications.\n\n{}\n{}",
+        "{}\n\nIn ns, but for shares; the median of {} rounds and, in brackets, the best one. 50 ns are {} multiplications.\n\n{}\n\nThe polls of one task, in µs:\n\n{}",
         machine.text(),
         args.rounds,
         work.unit(),
