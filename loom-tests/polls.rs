@@ -113,6 +113,7 @@ fn run_once(exec: &Executor, plan: &Plan) {
     block_on(exec.run(plan, Inputs::new())).expect("nothing goes wrong");
 }
 
+// Seen to fail with tickets of a late run that are not submitted (a deadlock).
 #[test]
 fn a_run_at_once_that_takes_longer_goes_on_at_a_worker() {
     check_cheap(1, chain, |plan, _| {
@@ -177,7 +178,7 @@ fn two_threads_use_the_blocks_of_one_plan() {
     });
 }
 
-// Seen to fail with a push that does not start the operations behind the one that it has run (a deadlock).
+// Seen to fail with a turn that does not start the operations that were posted meanwhile (a deadlock).
 #[test]
 fn operations_that_two_pushes_run_are_in_order() {
     check_within(1, || {
