@@ -26,6 +26,15 @@ impl Alive {
         self.0.load(Ordering::SeqCst)
     }
 
+    /// Asserts that no value of the execution before is alive, once all of its threads have ended.
+    pub(super) fn assert_none(&self) {
+        while cfg!(not(anabranch_loom)) && self.count() > 0 {
+            // The workers of the round before may be on their way out.
+            std::thread::yield_now();
+        }
+        assert_eq!(self.count(), 0, "a value of the execution before is alive");
+    }
+
     pub(super) fn value(&self) -> Counted {
         self.0.fetch_add(1, Ordering::SeqCst);
         Counted(self.clone())
@@ -44,13 +53,7 @@ pub(super) fn check_values(preemptions: usize, plan: fn(&Alive) -> Plan, model: 
     let alive = Alive::default();
     let plan = plan(&alive);
     check_within(preemptions, move || {
-        if cfg!(not(anabranch_loom)) {
-            // The workers of the round before may be on their way out.
-            while alive.0.load(Ordering::SeqCst) > 0 {
-                std::thread::yield_now();
-            }
-        }
-        assert_eq!(alive.0.load(Ordering::SeqCst), 0, "a value of the execution before is alive");
+        alive.assert_none();
         model(&plan, &alive);
     });
 }

@@ -198,7 +198,7 @@ fn a_wait_inside_of_cheap_work_is_the_error_that_it_is_on_a_worker() {
 
 #[test]
 fn a_task_that_awaits_cheap_work_lets_others_run() {
-    // Seen to fail with work that is not counted: it was never pending.
+    // Seen to fail with work that is not counted: it was pending 8 times.
     let exec = builder().poll_budget(Duration::from_micros(100)).build().unwrap();
     let body = Body::default();
     let plan = task({

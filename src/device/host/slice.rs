@@ -46,9 +46,7 @@ impl Pace {
     pub(crate) fn new() -> Self {
         Self { batch: 1, earlier_batch: 0, left: Slice::FIRST }
     }
-}
 
-impl Pace {
     /// Returns the pace of work that is known to be cheap: the clock is not read for some steps.
     pub(crate) fn known() -> Self {
         Self { batch: KNOWN, earlier_batch: 0, left: KNOWN }
