@@ -5,7 +5,7 @@ use super::function::{Arg, Args, Ports};
 use crate::engine::{Engine, Grant, PutShared, Var, Writes};
 use crate::error::{Error, Result};
 use crate::graph::{Graph, Value};
-use crate::run::{Inputs, Outputs};
+use crate::run::{FrameValues, Inputs};
 use crate::value::args::{Param, Sealed, tuples};
 
 impl<T> Sealed for Value<T> {}
@@ -34,8 +34,8 @@ impl<T: Send + Sync + 'static> Ports for Value<T> {
         PutShared(vars)
     }
 
-    fn take(outputs: &mut Outputs) -> Result<Self::Arcs> {
-        outputs.take("0")
+    fn take(results: &FrameValues<'_>) -> Self::Arcs {
+        results.output(0)
     }
 }
 
@@ -80,8 +80,8 @@ macro_rules! ports {
                 ($(PutShared($a),)*)
             }
 
-            fn take(outputs: &mut Outputs) -> Result<Self::Arcs> {
-                Ok(($(outputs.take::<$T>(stringify!($number))?,)*))
+            fn take(results: &FrameValues<'_>) -> Self::Arcs {
+                ($(results.output::<$T>($number),)*)
             }
         }
 

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use super::function::{Function, Ports};
 use crate::error::Result;
@@ -30,7 +30,12 @@ pub struct Call<O> {
 
 impl<O: Ports> Call<O> {
     pub(crate) fn new<I: Ports>(core: &Arc<Core>, function: &Function<I, O>, args: impl Values<I>) -> Self {
-        Self { run: Run::new(core, function.plan(), args.inputs()), results: PhantomData }
+        Self::of(Run::new(core, function.plan(), args.inputs()))
+    }
+
+    /// Returns a run of a function as one whose results have types.
+    pub(super) fn of(run: Run) -> Self {
+        Self { run, results: PhantomData }
     }
 
     /// Returns a future of one node, as [`Run::node`].
@@ -53,8 +58,7 @@ impl<O: Ports> Future for Call<O> {
     type Output = Result<O::Arcs>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut outputs = ready!(Pin::new(&mut self.run).poll(cx))?;
-        Poll::Ready(O::take(&mut outputs))
+        self.run.poll_with(cx, O::take)
     }
 }
 

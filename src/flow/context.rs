@@ -4,6 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
+use super::call::Call;
 use super::function::{Args, CallBody, Function, Ports};
 use super::get::Get;
 use super::slice::WaitSlice;
@@ -236,18 +237,17 @@ impl Flow {
         let mut op = match function.device {
             // Later work is submitted behind it, without the host.
             Some(device) if self.shared.engine.has_devices() && may_go_to(device) => {
-                let run = move |inputs, stream: &mut DeviceStream| Ok(O::take(&mut enqueue::enqueue(&plan, inputs, stream)?)?);
+                let run = move |inputs, stream: &mut DeviceStream| Ok(enqueue::enqueue(&plan, inputs, stream, O::take)?);
                 Op::try_kernel(name, args, writes, CallBody { inputs: A::inputs, run }).device(device)
             }
             _ => {
                 let core = self.shared.core.clone();
                 let is_cheap = plan.is_cheap();
                 let run = move |inputs| {
-                    let take = |mut outputs| Ok(O::take(&mut outputs)?);
                     let mut run = Run::new(&core, &plan, inputs);
-                    match run.now() {
-                        Some(outputs) => Called::Now(outputs.map_err(Into::into).and_then(take)),
-                        None => Called::Later(async move { take(run.await?) }),
+                    match run.now(O::take) {
+                        Some(results) => Called::Now(results.map_err(Into::into)),
+                        None => Called::Later(async move { Ok(Call::<O>::of(run).await?) }),
                     }
                 };
                 Op::call(name, args, writes, is_cheap, CallBody { inputs: A::inputs, run })

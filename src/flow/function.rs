@@ -10,7 +10,7 @@ use crate::error::{Error, Kind, Result};
 use crate::graph::Graph;
 use crate::name::Name;
 use crate::plan::{Plan, Policy, Ranked};
-use crate::run::{Inputs, Outputs, enqueue};
+use crate::run::{FrameValues, Inputs, enqueue};
 use crate::value::args::{OneRead, OpFutureFn, OpKernelFn, Param, Reads, Sealed};
 
 /// A graph with typed arguments and results. [`Executor::call`](crate::Executor::call) and, in a flow,
@@ -125,7 +125,7 @@ pub trait Ports: Sealed + 'static {
     #[doc(hidden)]
     fn shared(vars: &Self::Vars) -> impl Writes<Value = Self::Arcs>;
     #[doc(hidden)]
-    fn take(outputs: &mut Outputs) -> Result<Self::Arcs>;
+    fn take(results: &FrameValues<'_>) -> Self::Arcs;
 }
 
 #[diagnostic::on_unimplemented(

@@ -3,7 +3,7 @@
 use super::PORTS_MAX;
 use super::builder::Graph;
 use super::check::check_name;
-use super::values::{InputPort, Maker, OutputPort, Sharer, Type, ValueInfo};
+use super::values::{InputPort, Maker, OutputPort, Sharer, Type};
 use crate::error::{Kind, PortKind};
 use crate::name::Name;
 
@@ -18,14 +18,15 @@ impl Graph {
     /// Declares an output by the number of its value, under a name that is not checked.
     pub(super) fn output_own(&mut self, name: Name, value: u32) {
         self.share(value, Sharer::Output(self.outputs.len() as u32));
-        let info = &mut self.values[value as usize];
-        info.is_read = true;
-        let ValueInfo { offset, maker, of, .. } = *info;
-        if let Maker::Node(node) = maker {
-            let output = value - self.works[node.index()].value;
+        self.values[value as usize].is_read = true;
+        let mut has_siblings = false;
+        if let Maker::Node(node) = self.values[value as usize].maker {
+            let work = &self.works[node.index()];
+            has_siblings = work.values > 1;
+            let output = value - work.value;
             self.shape_mut().output(node, output);
         }
-        self.outputs.push(OutputPort { name, value, of, offset });
+        OutputPort::add_to(&mut self.outputs, name, value, &self.values[value as usize], has_siblings);
     }
 
     /// Reports a port that cannot be added. An inner graph has none: it reads the graphs around it, and its

@@ -10,7 +10,7 @@ use super::check::check_ids;
 use super::control_node::ControlNode;
 use super::ports::numbered;
 use super::shape::Link;
-use super::values::{Maker, OutputPort, Sharer, ValueInfo};
+use super::values::{Maker, OutputPort, Sharer};
 use super::{Edge, NodeId, Shape, unknown_node};
 use crate::error::{Kind, PortKind, Result};
 use crate::name::Name;
@@ -286,12 +286,12 @@ impl Cut<'_> {
     fn add_output(&mut self, name: Name, value: u32, is_new: bool) {
         let output = self.section.outputs.len() as u32;
         self.section.share(value, Sharer::Output(output));
-        let info = &self.section.values[value as usize];
-        let ValueInfo { offset, maker, of, .. } = *info;
-        self.section.outputs.push(OutputPort { name, value, of, offset });
-        if let (Maker::Node(node), true) = (maker, is_new) {
-            let output = value - self.section.works[node.index()].value;
-            Arc::make_mut(&mut self.section.shape).output(node, output);
+        let Graph { outputs, values, works, shape, .. } = &mut *self.section;
+        let info = &values[value as usize];
+        let maker = if let Maker::Node(node) = info.maker { Some((node, &works[node.index()])) } else { None };
+        OutputPort::add_to(outputs, name, value, info, maker.is_some_and(|(_, work)| work.values > 1));
+        if let Some((node, work)) = maker.filter(|_| is_new) {
+            Arc::make_mut(shape).output(node, value - work.value);
         }
     }
 }

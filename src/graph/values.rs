@@ -54,6 +54,17 @@ pub(crate) struct OutputPort {
     pub(super) value: u32,
     pub(crate) of: Type,
     pub(crate) offset: u32,
+    /// Whether a later output has the same value.
+    pub(crate) comes_again: bool,
+    /// Whether the node makes other values, too.
+    pub(crate) has_siblings: bool,
+}
+
+impl OutputPort {
+    pub(super) fn add_to(outputs: &mut Vec<Self>, name: Name, value: u32, info: &ValueInfo, has_siblings: bool) {
+        outputs.iter_mut().for_each(|output| output.comes_again |= output.value == value);
+        outputs.push(Self { name, value, of: info.of, offset: info.offset, comes_again: false, has_siblings });
+    }
 }
 
 /// The type of a value, at run time.
@@ -77,9 +88,10 @@ impl Type {
 #[derive(Debug)]
 pub(crate) struct Transfer {
     pub(crate) fill: fn(Cells<'_>, u32, Box<dyn Any>),
-    pub(crate) fill_shared: fn(Cells<'_>, u32, Arc<dyn Any + Send + Sync>),
     pub(crate) clear: fn(Cells<'_>, u32),
     pub(crate) share: fn(Cells<'_>, u32) -> Arc<dyn Any + Send + Sync>,
+    /// Moves a value out that is an `Arc`.
+    pub(crate) take_shared: fn(Cells<'_>, u32) -> Arc<dyn Any + Send + Sync>,
     /// Moves a value as it is.
     pub(crate) carry: fn(Cells<'_>, u32, u32),
     /// Moves a value and makes it an `Arc`.
@@ -98,11 +110,9 @@ impl Transfer {
         const {
             &Self {
                 fill: |cells, offset, given| cells.put(Slot::<T>::at(offset), *given.downcast().expect("checked by its TypeId")),
-                fill_shared: |cells, offset, given| {
-                    cells.put_shared(Slot::<T>::at(offset), given.downcast::<T>().expect("checked by its TypeId"))
-                },
                 clear: |cells, offset| cells.clear(Slot::<T>::at(offset)),
                 share: |cells, offset| -> Arc<dyn Any + Send + Sync> { cells.share::<T>(Slot::at(offset)) },
+                take_shared: |cells, offset| -> Arc<dyn Any + Send + Sync> { cells.take_shared::<T>(Slot::at(offset)) },
                 carry: |cells, from, to| cells.carry(Slot::<T>::at(from), Slot::at(to), false),
                 carry_shared: |cells, from, to| cells.carry(Slot::<T>::at(from), Slot::at(to), true),
                 split: |cells, from, to| cells.split(Slot::<T>::at(from), Slot::at(to)),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 // Not that of `sync`: plans of models are made outside of the model.
 use std::sync::OnceLock;
 
-use crate::sync::Mutex;
+use crate::device::host::TryLock;
 
 /// The most blocks that are kept.
 const KEPT_MAX: usize = 16;
@@ -14,23 +14,23 @@ type Block = Arc<dyn Any + Send + Sync>;
 
 /// Blocks of memory; only runs know their type. The list is made for the first block.
 #[derive(Default)]
-pub(crate) struct Spare(OnceLock<Mutex<Vec<Block>>>);
+pub(crate) struct Spare(OnceLock<TryLock<Vec<Block>>>);
 
 impl Spare {
     /// Takes a block, unless there is none, or another thread has the list. In a child that was forked
     /// meanwhile, that thread does not exist.
     #[inline]
     pub(crate) fn take(&self) -> Option<Block> {
-        self.0.get()?.try_lock().ok()?.pop()
+        self.0.get()?.try_with(Vec::pop)?
     }
 
     /// Keeps a block. Drops it if there are enough, or another thread has the list.
     pub(crate) fn put(&self, block: Block) {
-        let kept = self.0.get_or_init(|| Mutex::new(Vec::new())).try_lock();
-        if let Ok(mut kept) = kept
-            && kept.len() < KEPT_MAX
-        {
-            kept.push(block);
-        }
+        let mut block = Some(block);
+        self.0.get_or_init(|| TryLock::new(Vec::with_capacity(KEPT_MAX))).try_with(|kept| {
+            if kept.len() < KEPT_MAX {
+                kept.extend(block.take());
+            }
+        });
     }
 }

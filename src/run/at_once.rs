@@ -34,9 +34,13 @@ pub(super) enum AtOnce {
 }
 
 impl RunInner {
-    /// Runs a cheap run at once, if it can. Nothing but the caller's `Run` has ever reached it.
-    pub(super) fn run_at_once(run: &mut Arc<Self>) -> AtOnce {
-        let Some(own) = Arc::get_mut(run) else { return AtOnce::Refused };
+    /// Runs a cheap run at once, if it can.
+    ///
+    /// # Safety
+    /// Nothing but the caller's `Run` has ever reached it.
+    pub(super) unsafe fn run_at_once(run: &mut Arc<Self>) -> AtOnce {
+        // SAFETY: the caller promises it.
+        let own = unsafe { Self::alone(run) };
         if !own.begin_at_once() {
             return AtOnce::Refused;
         }

@@ -34,7 +34,8 @@ impl RunInner {
         }
         let spare = plan.inner().spare.take().and_then(|spare| spare.downcast::<Self>().ok());
         let Some(mut run) = spare else { return Err(inputs) };
-        let Some(block) = Arc::get_mut(&mut run) else { return Err(inputs) };
+        // SAFETY: `give_back` left it to the plan as its only owner.
+        let block = unsafe { Self::alone(&mut run) };
         (block.state, block.number) = Self::observed(core);
         (block.plan, block.core) = (Own::new(plan.clone()), Own::new(core.clone()));
         let spare = block.live.take();
@@ -42,27 +43,51 @@ impl RunInner {
         Ok(run)
     }
 
+    /// Returns the run, which nothing but this owner reaches.
+    ///
+    /// # Safety
+    /// There is no other owner and no canceller.
+    #[inline(always)]
+    pub(super) unsafe fn alone(run: &mut Arc<Self>) -> &mut Self {
+        debug_assert!(Arc::get_mut(run).is_some(), "there is no other owner");
+        // SAFETY: the caller promises that nothing else reaches it.
+        unsafe { &mut *Arc::as_ptr(run).cast_mut() }
+    }
+
     /// Gives up an owner of a run: the last one leaves the block to the plan, if that can use it again.
     pub(super) fn let_go(mut run: Arc<Self>) {
-        let plan = Arc::get_mut(&mut run).and_then(Self::make_spare);
+        if Arc::get_mut(&mut run).is_some_and(|last| Arc::get_mut(&mut last.lane).is_some()) {
+            // SAFETY: it was found to be the last owner.
+            unsafe { Self::give_back(run, true) };
+        }
+    }
+
+    /// Leaves the block of a run to its plan, if that can use it again. Else frees it.
+    ///
+    /// # Safety
+    /// Nothing but this owner reaches the run or its lane. Unless it `has_values`, they were dropped.
+    pub(super) unsafe fn give_back(mut run: Arc<Self>, has_values: bool) {
+        // SAFETY: the caller promises it.
+        let plan = unsafe { Self::alone(&mut run) }.make_spare(has_values);
         if let Some(plan) = plan {
             plan.inner().spare.put(run);
         }
     }
 
     /// Makes the block of a run that has ended a spare one. Returns its plan.
-    fn make_spare(&mut self) -> Option<Plan> {
+    fn make_spare(&mut self, has_values: bool) -> Option<Plan> {
         // Models that do not ask for it make a plan once for all executions.
         let is_kept = !cfg!(anabranch_loom) || !self.core.poll_budget.is_zero();
         let is_plain =
             self.pipelining.is_none() && !self.is_nested && self.core.devices.is_none() && self.watched.get().is_none();
-        let is_over = self.has_succeeded() && Arc::get_mut(&mut self.lane).is_some();
         let is_small = self.plan().layout.size() <= BYTES_MAX && self.live.get().is_some_and(|live| live.wakes.is_none());
-        if !(is_kept && is_plain && is_over && is_small) {
+        if !(is_kept && is_plain && is_small && self.has_succeeded()) {
             return None;
         }
-        self.drop_values();
-        Arc::get_mut(&mut self.lane).into_iter().for_each(|lane| lane.renew());
+        if has_values {
+            self.drop_values();
+        }
+        self.lane.renew();
         // First: without a plan, the drop of the block touches no values and needs no executor.
         let plan = self.plan.take();
         // This may be the last owner of the executor, and so of its observer.

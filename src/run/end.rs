@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::Outputs;
 use super::inner::{COMPLETE, Item, RunInner};
 use super::outcomes::cancelled;
 use super::state;
+use super::values::FrameValues;
 use crate::error::{Error, Result, shielded};
 use crate::sync::OnceLock;
 
@@ -79,22 +79,24 @@ impl RunInner {
         self.core.limbo.free(&self.held);
     }
 
-    /// Returns the outputs of a complete run; called once, by its `Run`. The run keeps no share of them, nor
-    /// of its inputs. So the receiver is their only owner, and a shared input is the caller's alone again,
-    /// even if a worker is still leaving the run.
-    pub(super) fn outputs(&self) -> Result<Outputs> {
+    /// Returns what `take` makes of the outputs of a complete run; called once, by its `Run`. The run keeps no
+    /// share of them, nor of its inputs. So the receiver is their only owner, and a shared input is the
+    /// caller's alone again, even if a worker is still leaving the run.
+    #[inline]
+    pub(super) fn results<R>(&self, take: impl FnOnce(&FrameValues<'_>) -> R) -> Result<R> {
         let verdict = self.verdict();
         let Some(item) = self.first() else {
             return verdict.map(|()| unreachable!("only a run that started completes without an error"));
         };
         // SAFETY: the run is complete: no step touches its cells any more, and `Run` calls this once.
         let values = unsafe { item.values() };
-        let outputs = verdict.map(|()| values.outputs());
-        if outputs.is_ok() {
-            values.drop_outputs();
+        let results = verdict.map(|()| take(&values));
+        if results.is_ok() {
+            values.drop_rest()
+        } else {
+            values.drop_inputs()
         }
-        values.drop_inputs();
-        outputs
+        results
     }
 }
 

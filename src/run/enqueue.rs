@@ -4,7 +4,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::inputs::Inputs;
 use super::outcomes::Site;
-use super::outputs::Outputs;
 use super::values::FrameValues;
 use crate::device::{DeviceStream, StreamMut};
 use crate::error::{Result, panic_message};
@@ -21,13 +20,18 @@ pub(crate) fn device_of_all(plan: &Plan) -> Option<u32> {
 }
 
 /// Enqueues a plan that is [of one device](device_of_all) on a stream, as one segment without an end: what
-/// follows is submitted behind it, and the host awaits nothing. The values are dropped when all is enqueued;
-/// the memory of a device outlives what was enqueued before.
+/// follows is submitted behind it, and the host awaits nothing. `take` gets the outputs. The other values are
+/// dropped when all is enqueued; the memory of a device outlives the work that was enqueued before.
 ///
 /// # Errors
 /// The inputs' mistakes; or the first failure, which names its node. The caller abandons what was enqueued
 /// before it.
-pub(crate) fn enqueue(plan: &Plan, inputs: Inputs, stream: &mut DeviceStream) -> Result<Outputs> {
+pub(crate) fn enqueue<R>(
+    plan: &Plan,
+    mut inputs: Inputs,
+    stream: &mut DeviceStream,
+    take: impl FnOnce(&FrameValues<'_>) -> R,
+) -> Result<R> {
     let (inner, code) = (plan.inner(), &plan.inner().code);
     inputs.check(inner)?;
     let frame = Frame::new(&inner.layout)?;
@@ -51,11 +55,11 @@ pub(crate) fn enqueue(plan: &Plan, inputs: Inputs, stream: &mut DeviceStream) ->
     });
     // SAFETY: the frame is this function's own, and nothing runs in it any more.
     let values = unsafe { FrameValues::new(plan, code, &frame) };
-    let outputs = failed.map_or_else(|| Ok(values.outputs()), Err);
+    let results = failed.map_or_else(|| Ok(take(&values)), Err);
     values.drop_inputs();
     values.drop_outputs();
     values.drop_others();
-    outputs
+    results
 }
 
 /// Calls a body that enqueues work.

@@ -11,6 +11,7 @@ use super::async_nodes::Drive;
 use super::at_once::AtOnce;
 use super::inner::{COMPLETE, RunInner};
 use super::state;
+use super::values::FrameValues;
 use super::{Inputs, NodeFuture, Outputs};
 use crate::device::host::is_aside;
 use crate::error::{Kind, Refused, Result};
@@ -44,9 +45,9 @@ use crate::runtime::{Cancel, Canceller, Core, WaiterKey, is_inside, is_inside_bo
 pub struct Run {
     inner: ManuallyDrop<Arc<RunInner>>,
     key: WaiterKey,
-    /// Whether it was never polled, reserved or cancelled, and has given out no future of a node and no
-    /// canceller: then nothing else has ever reached the run.
-    is_fresh: AtomicBool,
+    /// Whether nothing else has ever reached the run: it gave out no future of a node and no canceller, and
+    /// was not started, but for a [run at once](super::at_once).
+    is_alone: AtomicBool,
     /// Whether its outputs were given out.
     is_spent: bool,
 }
@@ -55,8 +56,8 @@ impl Run {
     /// Makes a run, which does not keep the executor.
     pub(crate) fn new(core: &Arc<Core>, plan: &Plan, inputs: Inputs) -> Self {
         let inner = RunInner::again(core, plan, inputs).unwrap_or_else(|inputs| RunInner::new(core, plan, None, inputs));
-        let is_fresh = AtomicBool::new(true);
-        Self { inner: ManuallyDrop::new(inner), key: WaiterKey::default(), is_fresh, is_spent: false }
+        let is_alone = AtomicBool::new(true);
+        Self { inner: ManuallyDrop::new(inner), key: WaiterKey::default(), is_alone, is_spent: false }
     }
 
     /// Takes a place among the runs in flight at once, or gives the inputs back.
@@ -69,18 +70,59 @@ impl Run {
     /// Returns the run, for a use after which others may reach it.
     fn shared(&self) -> &Arc<RunInner> {
         // ORDERING: Relaxed: only its owner reads it.
-        self.is_fresh.store(false, Ordering::Relaxed);
+        self.is_alone.store(false, Ordering::Relaxed);
         &self.inner
     }
 
     /// Runs it at once, inside of an operation, if it is known to be cheap. Otherwise it can be awaited.
-    pub(crate) fn now(&mut self) -> Option<Result<Outputs>> {
-        let is_fresh = std::mem::take(self.is_fresh.get_mut());
-        let is_over = is_fresh && self.inner.is_known_cheap() && RunInner::run_at_once(&mut self.inner) == AtOnce::Complete;
+    pub(crate) fn now<R>(&mut self, take: impl FnOnce(&FrameValues<'_>) -> R) -> Option<Result<R>> {
+        let is_over = self.inner.is_known_cheap() && self.run_at_once() == AtOnce::Complete;
         is_over.then(|| {
             self.is_spent = true;
-            self.inner.outputs()
+            self.inner.results(take)
         })
+    }
+
+    /// As the poll of the future, but returns what `take` makes of the outputs.
+    #[inline]
+    pub(crate) fn poll_with<R>(&mut self, cx: &mut Context<'_>, take: impl FnOnce(&FrameValues<'_>) -> R) -> Poll<Result<R>> {
+        if self.is_spent {
+            return Poll::Ready(Err(Kind::Spent.into()));
+        }
+        // A task that awaits one inline run after the other would otherwise never come to a pending poll.
+        let share = std::task::ready!(poll_share(cx));
+        if !self.inner.is_complete() {
+            self.inner.core.check_process()?;
+            std::task::ready!(self.poll_end(cx))?;
+        }
+        share.used();
+        self.inner.lane.forget(&mut self.key);
+        self.is_spent = true;
+        Poll::Ready(self.inner.results(take))
+    }
+
+    /// Starts, drives, and waits for the end.
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        let tried = if self.inner.polls_run_it() { self.run_at_once() } else { AtOnce::Refused };
+        *self.is_alone.get_mut() &= tried == AtOnce::Complete;
+        let Self { inner, key, .. } = self;
+        let polled = match tried {
+            AtOnce::Complete => Poll::Ready(()),
+            AtOnce::Late if inner.core.pool.is_none() => inner.poll_again(key, cx),
+            AtOnce::Late | AtOnce::Refused => inner.poll_complete(key, cx),
+        };
+        if polled.is_pending() { inner.pending() } else { Poll::Ready(Ok(())) }
+    }
+
+    /// Tries to run a cheap run at once, in its first poll.
+    fn run_at_once(&mut self) -> AtOnce {
+        if !std::mem::take(self.is_alone.get_mut()) {
+            return AtOnce::Refused;
+        }
+        // SAFETY: nothing but this `Run` has ever reached the run.
+        let outcome = unsafe { RunInner::run_at_once(&mut self.inner) };
+        *self.is_alone.get_mut() = outcome == AtOnce::Complete;
+        outcome
     }
 
     /// Returns a future of one node: ready when the node is done.
@@ -126,28 +168,7 @@ impl Future for Run {
     type Output = Result<Outputs>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { inner, key, is_fresh, is_spent } = &mut *self;
-        if *is_spent {
-            return Poll::Ready(Err(Kind::Spent.into()));
-        }
-        // A task that awaits one inline run after the other would otherwise never come to a pending poll.
-        let share = std::task::ready!(poll_share(cx));
-        if !inner.is_complete() {
-            inner.core.check_process()?;
-            let tries = std::mem::take(is_fresh.get_mut()) && inner.polls_run_it();
-            let polled = match if tries { RunInner::run_at_once(inner) } else { AtOnce::Refused } {
-                AtOnce::Complete => Poll::Ready(()),
-                AtOnce::Late if inner.core.pool.is_none() => inner.poll_again(key, cx),
-                AtOnce::Late | AtOnce::Refused => inner.poll_complete(key, cx),
-            };
-            if polled.is_pending() {
-                return inner.pending();
-            }
-        }
-        share.used();
-        inner.lane.forget(key);
-        *is_spent = true;
-        Poll::Ready(inner.outputs())
+        self.poll_with(cx, |results| results.outputs())
     }
 }
 
@@ -207,8 +228,16 @@ impl Drop for Run {
         }
         inner.lane.forget(&mut self.key);
         inner.abandon();
+        let is_alone = *self.is_alone.get_mut() && self.is_spent;
         // SAFETY: it is not used after this.
-        RunInner::let_go(unsafe { ManuallyDrop::take(&mut self.inner) });
+        let inner = unsafe { ManuallyDrop::take(&mut self.inner) };
+        if is_alone {
+            // SAFETY: nothing else has ever reached the run. Its outputs were given out, and its other values
+            // dropped.
+            unsafe { RunInner::give_back(inner, false) };
+        } else {
+            RunInner::let_go(inner);
+        }
     }
 }
 

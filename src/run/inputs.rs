@@ -1,25 +1,21 @@
 //! The inputs of a run: values by name.
 
-use std::any::{Any, type_name};
 use std::fmt;
 use std::sync::Arc;
 
-use crate::error::{Foreign, Kind, Result};
+use smallvec::SmallVec;
+
+use crate::error::{Kind, Result};
 use crate::name::Name;
 use crate::plan::PlanInner;
 use crate::value::args::Data;
-use crate::value::{Access, Frame};
+use crate::value::{Access, Frame, Given};
 
 /// The values for a plan's inputs, by name. Usually written [`inputs!`](crate::inputs).
 #[derive(Default)]
 pub struct Inputs {
-    /// Each with its name, and the name of its type.
-    given: Vec<(Name, &'static str, Given)>,
-}
-
-enum Given {
-    Owned(Foreign<Box<dyn Any + Send + Sync>>),
-    Shared(Foreign<Arc<dyn Any + Send + Sync>>),
+    /// Once checked, in the order of the plan's inputs.
+    given: SmallVec<[(Name, Given); 2]>,
 }
 
 impl Inputs {
@@ -30,67 +26,84 @@ impl Inputs {
 
     /// Adds a value.
     pub fn with<T: Data>(mut self, name: impl Into<Name>, value: T) -> Self {
-        self.given.push((name.into(), type_name::<T>(), Given::Owned(Foreign::new(Box::new(value)))));
+        self.given.push((name.into(), Given::owned(value)));
         self
     }
 
     /// Adds a value that the caller shares with the run. A node cannot take it by value.
     pub fn with_arc<T: Data>(mut self, name: impl Into<Name>, value: Arc<T>) -> Self {
-        self.given.push((name.into(), type_name::<T>(), Given::Shared(Foreign::new(value))));
+        self.given.push((name.into(), Given::shared(value)));
         self
     }
 
-    /// Checks names and types: every input of the plan once, and nothing else.
-    pub(super) fn check(&self, plan: &PlanInner) -> Result<()> {
+    /// Checks names and types: every input of the plan once, and nothing else. Puts them into its order.
+    #[inline]
+    pub(super) fn check(&mut self, plan: &PlanInner) -> Result<()> {
+        if self.fits(plan) {
+            return Ok(());
+        }
+        self.find_mistake(plan)?;
+        let place = |(name, _): &(Name, Given)| plan.inputs.iter().position(|input| *input.port.name == **name);
+        self.given.sort_by_cached_key(place);
+        debug_assert!(self.fits(plan), "it has no mistake, and is in order");
+        Ok(())
+    }
+
+    /// Returns whether they are the inputs of the plan, in its order.
+    fn fits(&self, plan: &PlanInner) -> bool {
+        self.given.len() == plan.inputs.len()
+            && !plan.is_pipelined
+            && self.given.iter().zip(&plan.inputs).all(|((name, given), input)| {
+                let may_be_shared = !given.is_shared() || input.taker.is_none();
+                **name == *input.port.name && given.type_id() == input.port.of.id && may_be_shared
+            })
+    }
+
+    #[cold]
+    fn find_mistake(&self, plan: &PlanInner) -> Result<()> {
         if plan.is_pipelined {
             // It may have come to the caller in a span.
             return Err(Kind::OnlyInPipeline { what: "a plan of a pipeline".into() }.into());
         }
-        for (name, type_name, given) in &self.given {
+        for (name, given) in &self.given {
             let Some(input) = plan.inputs.iter().find(|input| *input.port.name == **name) else {
                 let known = plan.inputs.iter().map(|input| input.port.name.clone()).collect();
                 return Err(Kind::UnknownPort { what: "input", name: name.to_string(), known }.into());
             };
-            let type_id = match given {
-                Given::Owned(value) => (***value).type_id(),
-                Given::Shared(value) => (***value).type_id(),
-            };
-            if type_id != input.port.of.id {
+            if given.type_id() != input.port.of.id {
                 let (name, expected) = (input.port.name.clone(), input.port.of.name);
-                return Err(Kind::InputType { name, expected, given: type_name }.into());
+                return Err(Kind::InputType { name, expected, given: given.type_name() }.into());
             }
-            if let (Given::Shared(..), Some(taker)) = (given, input.taker) {
+            if let Some(taker) = input.taker.filter(|_| given.is_shared()) {
                 let taker = plan.schedule.shape().name_of(taker).clone();
                 return Err(Kind::InputShared { name: input.port.name.clone(), taker }.into());
             }
-            if self.given.iter().filter(|(other, ..)| other == name).count() > 1 {
+            if self.given.iter().filter(|(other, _)| other == name).count() > 1 {
                 return Err(Kind::InputTwice { name: name.to_string() }.into());
             }
         }
-        match plan.inputs.iter().find(|input| !self.given.iter().any(|(name, ..)| *name == *input.port.name)) {
+        match plan.inputs.iter().find(|input| !self.given.iter().any(|(name, _)| *name == *input.port.name)) {
             Some(missing) => Err(Kind::MissingInput { name: missing.port.name.clone() }.into()),
             None => Ok(()),
         }
     }
 
     /// Moves checked inputs into a run's cells.
+    #[inline]
     pub(super) fn fill(self, plan: &PlanInner, frame: &Frame) {
-        for (name, _, given) in self.given {
-            let input = plan.inputs.iter().find(|input| *input.port.name == *name).expect("names were checked");
+        for ((_, given), input) in self.given.into_iter().zip(&plan.inputs) {
+            assert_eq!(given.type_id(), input.port.of.id, "types were checked");
             // SAFETY: the run has not started, so no other thread touches the frame. The offset is that of
             // the input's slot.
             let cells = unsafe { frame.cells(if input.is_shared { Access::Share } else { Access::Tagged }) };
-            match given {
-                Given::Owned(value) => (input.port.of.transfer.fill)(cells, input.port.offset, value.into_inner()),
-                Given::Shared(value) => (input.port.of.transfer.fill_shared)(cells, input.port.offset, value.into_inner()),
-            }
+            given.fill(cells, input.port.offset);
         }
     }
 }
 
 impl fmt::Debug for Inputs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map().entries(self.given.iter().map(|(name, type_name, _)| (name, type_name))).finish()
+        f.debug_map().entries(self.given.iter().map(|(name, given)| (name, given.type_name()))).finish()
     }
 }
 

@@ -48,3 +48,4 @@ pub use future::Run;
 pub use inputs::Inputs;
 pub use node::NodeFuture;
 pub use outputs::Outputs;
+pub(crate) use values::FrameValues;

@@ -33,8 +33,10 @@ impl<T> OnceBox<T> {
     }
 
     pub(super) fn take(&mut self) -> Option<Box<T>> {
-        // ORDERING: Relaxed: `&mut self` shows that no other thread uses it.
-        let value = self.0.swap(ptr::null_mut(), Ordering::Relaxed);
+        // ORDERING: Relaxed: `&mut self` shows that no other thread uses it. So this is no exchange.
+        let value = self.0.load(Ordering::Relaxed);
+        // ORDERING: Relaxed, as above.
+        self.0.store(ptr::null_mut(), Ordering::Relaxed);
         // SAFETY: `set` has leaked the box, and no reference to it is left.
         (!value.is_null()).then(|| unsafe { Box::from_raw(value) })
     }

@@ -67,7 +67,7 @@ impl Port for Named {
     type Item = Inputs;
     type Output = Outputs;
 
-    fn fill(&self, plan: &PlanInner, frame: &Frame, item: Inputs) -> Result<()> {
+    fn fill(&self, plan: &PlanInner, frame: &Frame, mut item: Inputs) -> Result<()> {
         item.check(plan)?;
         item.fill(plan, frame);
         Ok(())
@@ -77,8 +77,7 @@ impl Port for Named {
         // SAFETY: the caller promises that no step touches the cells.
         let values = unsafe { item.values() };
         let outputs = values.outputs();
-        values.drop_outputs();
-        values.drop_inputs();
+        values.drop_rest();
         outputs
     }
 

@@ -1,17 +1,27 @@
 //! The values of a run while none of its steps runs: the outputs are taken out, the rest is dropped.
 
+use std::any::TypeId;
+use std::fmt;
+use std::sync::Arc;
+
 use super::outputs::Outputs;
 use crate::error::shielded;
-use crate::graph::{NodeId, Transfer};
+use crate::graph::{NodeId, OutputPort, Transfer};
 use crate::plan::Plan;
 use crate::plan::code::Code;
-use crate::value::{Access, Cells, Frame};
+use crate::value::{Access, Cells, Frame, Slot};
 
 /// The values in a frame, whose cells have no other user while this lives.
-pub(crate) struct FrameValues<'r> {
+pub struct FrameValues<'r> {
     plan: &'r Plan,
     code: &'r Code,
     frame: &'r Frame,
+}
+
+impl fmt::Debug for FrameValues<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FrameValues").field("plan", self.plan).finish_non_exhaustive()
+    }
 }
 
 impl<'r> FrameValues<'r> {
@@ -27,10 +37,32 @@ impl<'r> FrameValues<'r> {
         unsafe { self.frame.cells(Access::Tagged) }
     }
 
-    /// Returns shares of the outputs.
+    /// Moves the outputs out.
     pub(super) fn outputs(&self) -> Outputs {
         let ports = self.plan.inner().outputs.iter();
-        Outputs::new(self.plan, ports.map(|port| (port.of.transfer.share)(self.cells(), port.offset)))
+        let take = |port: &OutputPort| {
+            let Transfer { share, take_shared, .. } = port.of.transfer;
+            (if port.comes_again { share } else { take_shared })(self.cells(), port.offset)
+        };
+        Outputs::new(self.plan, ports.map(take))
+    }
+
+    /// Moves one output out, by its number.
+    #[inline]
+    pub(crate) fn output<T: Send + Sync + 'static>(&self, number: usize) -> Arc<T> {
+        let port = &self.plan.inner().outputs[number];
+        assert_eq!(port.of.id, TypeId::of::<T>(), "the output is of that type");
+        let (cells, slot) = (self.cells(), Slot::<T>::at(port.offset));
+        if port.comes_again { cells.share(slot) } else { cells.take_shared(slot) }
+    }
+
+    /// Drops the other values when the outputs were moved out.
+    #[inline]
+    pub(super) fn drop_rest(&self) {
+        if self.plan.inner().outputs.iter().any(|port| port.has_siblings) {
+            self.drop_outputs();
+        }
+        self.drop_inputs();
     }
 
     /// Drops the inputs, and what loops and branches carry.

@@ -1,5 +1,6 @@
 //! Admission: which runs are in flight, which wait for room, and which engines there are. Waiting runs are
-//! admitted in the order in which they came. One lock has all states.
+//! admitted in the order in which they came. One lock has all states, but one word counts those in flight: a
+//! run at once needs no place, and so no lock (see [`Flights`]).
 //!
 //! A run that a node of another run awaits is a *nested* one. It has a place of its own kind: if it waited
 //! for those in flight, each of them could wait for one that waits.
@@ -24,7 +25,7 @@ use slab::Slab;
 
 use super::{Client, Core, Lane};
 use crate::error::{Kind, Result, shielded};
-use crate::sync::lock;
+use crate::sync::{AtomicU64, MutexGuard, Ordering, lock};
 
 pub(crate) const ENGINES_MAX: usize = 256;
 /// The most nested runs in flight. Others wait.
@@ -54,10 +55,91 @@ impl Flying {
     }
 }
 
+/// How many runs are in flight, and what one that begins or ends must heed:
+///
+/// ```text
+/// bit      set under the lock                            then
+/// ASKED    a run is queued, or a task waits until        a run at once is not admitted, and one that ends
+///          none is in flight                             takes the lock
+/// CLOSED   by a shutdown                                 no run is admitted
+/// ```
+///
+/// A run is queued only by the exchange that finds no room. So a run that ends before it makes room, and one
+/// that ends after it sees ASKED. Only runs at once change the word without the lock.
+pub(super) struct Flights(AtomicU64);
+
+const CLOSED: u64 = 1 << 63;
+const ASKED: u64 = 1 << 62;
+
+impl Flights {
+    pub(super) fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    #[inline]
+    fn word(&self) -> u64 {
+        // ORDERING: Acquire pairs with the Release in `end`: what those runs did is visible.
+        self.0.load(Ordering::Acquire)
+    }
+
+    fn count(&self) -> usize {
+        (self.word() & !(CLOSED | ASKED)) as usize
+    }
+
+    /// Changes the word, unless `change` returns None.
+    #[inline]
+    fn update(&self, change: impl Fn(u64) -> Option<u64>) -> bool {
+        // ORDERING: Relaxed: the exchange decides.
+        let mut word = self.0.load(Ordering::Relaxed);
+        while let Some(new) = change(word) {
+            // ORDERING: AcqRel: as in `word`, and as in `end`.
+            match self.0.compare_exchange_weak(word, new, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(found) => word = found,
+            }
+        }
+        false
+    }
+
+    /// Counts one more run, if there is room for it beside `kept` others.
+    fn begin(&self, max: usize, kept: usize) -> bool {
+        let max = max.saturating_sub(kept) as u64;
+        self.update(|word| ((word & !ASKED) < max).then_some(word + 1))
+    }
+
+    /// As `begin`, unless the lock is needed.
+    #[inline]
+    fn begin_at_once(&self, max: usize) -> bool {
+        self.update(|word| (word < max as u64).then_some(word + 1))
+    }
+
+    /// Sets ASKED if there is no room beside `kept` others.
+    fn ask_for_room(&self, max: usize, kept: usize) -> bool {
+        let max = max.saturating_sub(kept) as u64;
+        self.update(|word| ((word & !ASKED) >= max).then_some(word | ASKED))
+    }
+
+    /// Counts one run less. Returns whether the lock is needed.
+    #[inline]
+    fn end(&self) -> bool {
+        // ORDERING: AcqRel: a thread that sees the new count sees what the run did.
+        self.0.fetch_sub(1, Ordering::AcqRel) & ASKED != 0
+    }
+
+    /// Sets bits.
+    fn raise(&self, bits: u64) {
+        // ORDERING: AcqRel: a run that is not counted before has ended, or sees the bits.
+        self.0.fetch_or(bits, Ordering::AcqRel);
+    }
+
+    fn clear_asked(&self) {
+        // ORDERING: Relaxed: it is set again under the same lock.
+        self.0.fetch_and(!ASKED, Ordering::Relaxed);
+    }
+}
+
 #[derive(Default)]
 pub(super) struct Clients {
-    is_closed: bool,
-    in_flight: usize,
     /// By slot and by place. Those that are free are used again.
     runs: Slab<Option<Flying>>,
     engines: Slab<Weak<dyn Client>>,
@@ -75,16 +157,23 @@ pub(super) struct Clients {
 
 impl Core {
     pub(crate) fn is_closed(&self) -> bool {
-        lock(&self.clients).is_closed
+        self.flights.word() & CLOSED != 0
     }
 
     pub(crate) fn in_flight(&self) -> usize {
-        lock(&self.clients).in_flight
+        self.flights.count()
     }
 
-    /// Returns whether no run is in flight, and no nested one: that of a dropped run ends after it.
+    /// Returns whether no run is in flight, and no nested one: that of a dropped run ends after it. Otherwise
+    /// the last one to end rings `idle`, on which the caller is registered.
     pub(super) fn is_idle(&self) -> bool {
-        lock(&self.clients).is_idle()
+        let clients = lock(&self.clients);
+        self.flights.raise(ASKED);
+        let is_idle = clients.nested.is_empty() && self.flights.count() == 0;
+        if is_idle && clients.waiting.is_empty() {
+            self.flights.clear_asked();
+        }
+        is_idle
     }
 
     /// Admits a run and returns its place among those in flight, or an error if the executor is closed. If
@@ -92,29 +181,35 @@ impl Core {
     /// first, and then the run's turn in the queue, until [`Core::leave_queue`].
     pub(crate) fn admit(&self, run: Flying, turn: &mut u64, lane: Option<&Arc<Lane>>) -> Poll<Result<u16>> {
         let mut clients = lock(&self.clients);
-        if clients.is_closed {
+        if self.is_closed() {
             return Poll::Ready(Err(Kind::ShutDown.into()));
         }
-        if clients.has_room(self.max_in_flight, *turn) {
-            clients.waiting.remove(turn);
-            debug_assert!(clients.in_flight < self.max_in_flight, "no more runs are called than there is room for");
-            self.expect_client();
-            clients.in_flight += 1;
-            return Poll::Ready(Ok(clients.runs.insert(Some(run)) as u16));
+        loop {
+            // A new run comes after all that wait.
+            let kept = if *turn == 0 { clients.waiting.len() } else { 0 };
+            let is_called = *turn == 0 || *turn <= clients.called;
+            if is_called && self.flights.begin(self.max_in_flight, kept) {
+                clients.waiting.remove(turn);
+                self.expect_client();
+                return Poll::Ready(Ok(clients.runs.insert(Some(run)) as u16));
+            }
+            debug_assert!(*turn == 0 || !is_called, "no more runs are called than there is room for");
+            let Some(lane) = lane.filter(|_| *turn == 0) else { return Poll::Pending };
+            if self.flights.ask_for_room(self.max_in_flight, kept) {
+                clients.last_turn += 1;
+                *turn = clients.last_turn;
+                clients.waiting.insert(*turn, lane.clone());
+                return Poll::Pending;
+            }
+            // A run at once has ended meanwhile.
         }
-        if let Some(lane) = lane.filter(|_| *turn == 0) {
-            clients.last_turn += 1;
-            *turn = clients.last_turn;
-            clients.waiting.insert(*turn, lane.clone());
-        }
-        Poll::Pending
     }
 
     /// Admits a nested run, and returns its place. If there is none, its lane is rung when one is free. It is
     /// not counted among the runs in flight, and a shutdown ends it with the run around it.
     pub(crate) fn admit_nested(&self, lane: &Arc<Lane>) -> Poll<Result<u16>> {
         let mut clients = lock(&self.clients);
-        if clients.is_closed {
+        if self.is_closed() {
             return Poll::Ready(Err(Kind::ShutDown.into()));
         }
         if clients.nested.len() < NESTED_MAX {
@@ -136,7 +231,7 @@ impl Core {
         let (waiting, is_idle) = {
             let mut clients = lock(&self.clients);
             clients.nested.remove(place);
-            (std::mem::take(&mut clients.nested_waiting), clients.is_idle())
+            (std::mem::take(&mut clients.nested_waiting), clients.nested.is_empty() && self.flights.count() == 0)
         };
         // All of them: one alone could be dropped before it takes the place.
         waiting.iter().for_each(|lane| lane.ring());
@@ -147,23 +242,21 @@ impl Core {
 
     /// Takes a run that will not start out of the queue. The next waiting run gets its room, if it had any.
     pub(crate) fn leave_queue(&self, turn: u64) {
-        let next = {
-            let mut clients = lock(&self.clients);
-            let had_room = clients.waiting.remove(&turn).is_some() && turn <= clients.called;
-            if had_room { clients.call_next() } else { None }
-        };
-        next.iter().for_each(|lane| lane.ring());
+        let mut clients = lock(&self.clients);
+        if clients.waiting.remove(&turn).is_some() {
+            self.answer(clients);
+        }
     }
 
     /// Counts a run that is run at once among those in flight, if there is room. It has no place.
     pub(crate) fn admit_at_once(&self) -> bool {
-        let mut clients = lock(&self.clients);
-        let may_fly = !clients.is_closed && clients.has_room(self.max_in_flight, 0);
-        if may_fly {
-            self.expect_client();
-            clients.in_flight += 1;
+        // First: a shutdown that closes after the run is counted leaves the workers there.
+        self.expect_client();
+        let is_admitted = self.flights.begin_at_once(self.max_in_flight);
+        if !is_admitted {
+            self.pool.iter().for_each(|pool| pool.forget_run());
         }
-        may_fly
+        is_admitted
     }
 
     /// Keeps a place for such a run, which [`Core::take_place`] takes.
@@ -175,12 +268,15 @@ impl Core {
     pub(crate) fn take_place(&self, place: u16, run: Flying) -> bool {
         let mut clients = lock(&self.clients);
         clients.runs[place.into()] = Some(run);
-        clients.is_closed
+        self.is_closed()
     }
 
     /// Ends such a run, if it got no place.
+    #[inline]
     pub(crate) fn end_at_once(&self) {
-        self.land(None);
+        if self.flights.end() {
+            self.answer(lock(&self.clients));
+        }
         self.pool.iter().for_each(|pool| pool.forget_run());
     }
 
@@ -188,18 +284,35 @@ impl Core {
     pub(crate) fn end_flight(&self, place: u16) {
         match usize::from(place).checked_sub(self.nested_base()) {
             Some(nested) => self.end_nested(nested),
-            None => self.land(Some(place)),
+            None => self.land(place),
         }
     }
 
-    fn land(&self, place: Option<u16>) {
-        let (next, is_idle) = {
-            let mut clients = lock(&self.clients);
-            place.into_iter().for_each(|place| _ = clients.runs.remove(place.into()));
-            clients.in_flight -= 1;
-            (clients.call_next(), clients.is_idle())
-        };
-        next.iter().for_each(|lane| lane.ring());
+    fn land(&self, place: u16) {
+        let mut clients = lock(&self.clients);
+        clients.runs.remove(place.into());
+        if self.flights.end() {
+            self.answer(clients);
+        }
+    }
+
+    /// Answers those that have set ASKED: calls waiting runs for which there is room, and rings `idle` if no
+    /// run is in flight.
+    #[cold]
+    fn answer(&self, mut clients: MutexGuard<'_, Clients>) {
+        let count = self.flights.count();
+        let mut called = Vec::new();
+        while clients.called_ones() + count < self.max_in_flight
+            && let Some(lane) = clients.call_next()
+        {
+            called.push(lane);
+        }
+        let is_idle = clients.nested.is_empty() && count == 0;
+        if clients.waiting.is_empty() && (is_idle || !self.idle.is_awaited()) {
+            self.flights.clear_asked();
+        }
+        drop(clients);
+        called.iter().for_each(|lane| lane.ring());
         if is_idle {
             self.idle.ring();
         }
@@ -213,7 +326,7 @@ impl Core {
 
     pub(super) fn add_engine(&self, engine: Weak<dyn Client>) -> Result<u16> {
         let mut clients = lock(&self.clients);
-        if clients.is_closed {
+        if self.is_closed() {
             return Err(Kind::ShutDown.into());
         }
         if clients.engines.len() == ENGINES_MAX {
@@ -239,7 +352,7 @@ impl Core {
     pub(crate) fn close(&self) {
         let (present, waiting) = {
             let mut clients = lock(&self.clients);
-            clients.is_closed = true;
+            self.flights.raise(CLOSED);
             // SAFETY: these are in flight, and the lock is held.
             let runs = clients.runs.iter().filter_map(|(_, run)| run.as_ref()).map(|run| unsafe { run.owner() });
             let engines = clients.engines.iter().filter_map(|(_, engine)| engine.upgrade());
@@ -259,17 +372,9 @@ impl Core {
 }
 
 impl Clients {
-    fn is_idle(&self) -> bool {
-        self.in_flight == 0 && self.nested.is_empty()
-    }
-
-    /// Returns true if there is room for every run that came before `turn`, and for this one. A new run comes
-    /// after all that wait.
-    fn has_room(&self, max: usize, turn: u64) -> bool {
-        match turn {
-            0 => self.waiting.len() < max - self.in_flight,
-            _ => turn <= self.called,
-        }
+    /// Returns the number of waiting runs that were called, for which room is kept.
+    fn called_ones(&self) -> usize {
+        self.waiting.range(..=self.called).count()
     }
 
     /// Gives room to one more waiting run, and returns its lane. The run stays in the queue until it is

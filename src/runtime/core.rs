@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use super::admission::{Clients, Flying};
+use super::admission::{Clients, Flights, Flying};
 use super::inside::{is_inside, is_inside_body};
 use super::{Choices, Devices, Lane, Limbo, Observer};
 use crate::device::host::{Barrier, Origin, Pool, is_at_a_step};
@@ -23,6 +23,7 @@ pub(crate) struct Core {
     /// The choices of a simulated executor, which has no workers.
     pub(crate) choices: Option<Choices>,
     pub(super) clients: Mutex<Clients>,
+    pub(super) flights: Flights,
     pub(super) max_in_flight: usize,
     /// How long polls and pushes may work in a row beside the workers.
     pub(crate) poll_budget: Duration,
@@ -90,6 +91,7 @@ impl Core {
             devices,
             choices,
             clients: Mutex::default(),
+            flights: Flights::new(),
             max_in_flight: limits.max_in_flight,
             poll_budget: limits.poll_budget,
             origin,

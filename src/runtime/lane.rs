@@ -81,9 +81,9 @@ impl Lane {
         }
     }
 
-    /// Makes it a lane of which no point has passed. It has no waiter.
-    pub(crate) fn renew(&mut self) {
-        // ORDERING: Relaxed: `&mut self` shows that no other thread uses it.
+    /// Makes it a lane of which no point has passed. It has no waiter, and no other thread uses it.
+    pub(crate) fn renew(&self) {
+        // ORDERING: Relaxed: what hands it to another thread comes after this.
         self.reached.store(0, Ordering::Relaxed);
     }
 

@@ -42,6 +42,13 @@ impl<T> Cell<T> {
         }
     }
 
+    pub(super) fn take_shared(&mut self) -> Arc<T> {
+        match std::mem::replace(self, Cell::Empty) {
+            Cell::Shared(value) => value,
+            _ => absent(),
+        }
+    }
+
     /// Moves the value into an `Arc`.
     pub(super) fn into_shared(self) -> Self {
         match self {

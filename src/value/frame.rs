@@ -204,6 +204,15 @@ impl<'f> Cells<'f> {
         self.shared(slot).share()
     }
 
+    /// Moves a shared value out.
+    #[inline]
+    pub(crate) fn take_shared<T: 'static>(self, slot: Slot<T>) -> Arc<T> {
+        if is_unit::<T>() {
+            return Arc::new(unit());
+        }
+        self.own(slot).take_shared()
+    }
+
     #[inline]
     pub(crate) fn take<T: 'static>(self, slot: Slot<T>) -> T {
         if is_unit::<T>() {

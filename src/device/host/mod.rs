@@ -16,6 +16,7 @@ mod sleep;
 mod slice;
 mod stream;
 mod ticket;
+mod try_lock;
 mod worker;
 
 pub(crate) use barrier::Barrier;
@@ -28,4 +29,5 @@ pub(crate) use sleep::Sleep;
 pub(crate) use slice::{Pace, Slice};
 pub use stream::HostStream;
 pub(crate) use ticket::{Progress, Queue, Ticket, TicketOrigin};
+pub(crate) use try_lock::TryLock;
 pub(crate) use worker::{Alone, Tickets, aside, at_steps_of, is_aside, is_at_a_step};
