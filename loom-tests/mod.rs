@@ -26,5 +26,6 @@ mod reactor;
 mod runs;
 mod sleep;
 mod state;
+mod try_lock;
 mod vars;
 mod wake_set;

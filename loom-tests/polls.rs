@@ -191,3 +191,42 @@ fn operations_that_two_pushes_run_are_in_order() {
         drop((x, engine));
     });
 }
+
+// Seen to fail with an end of a run at once that does not answer (a deadlock).
+#[test]
+fn a_wait_for_an_idle_executor_hears_of_the_end_of_a_run_at_once() {
+    check_cheap(2, chain_of_units, |plan, _| {
+        let exec = executor(0);
+        run_once(&exec, plan);
+        let other = (exec.clone(), plan.clone());
+        let thread = spawn(move || run_once(&other.0, &other.1));
+        block_on(exec.idle()).expect("this is outside of its runs");
+        join(thread);
+        assert_eq!(exec.in_flight(), 0);
+    });
+}
+
+// Seen to fail with a run that is queued though the run at once has ended meanwhile, and with one that is
+// queued unasked (deadlocks).
+#[test]
+fn a_run_that_waits_for_room_hears_of_the_end_of_a_run_at_once() {
+    check_cheap(2, chain_of_units, |plan, _| {
+        let exec = executor(0);
+        run_once(&exec, plan);
+        let other = (exec.clone(), plan.clone());
+        let thread = spawn(move || run_once(&other.0, &other.1));
+        let run = exec.run(plan, Inputs::new());
+        // So it is no run at once.
+        let _canceller = run.canceller();
+        block_on(run).expect("nothing goes wrong");
+        join(thread);
+    });
+}
+
+/// A plan of plain calls.
+fn chain_of_units(_: &Alive) -> Plan {
+    let mut g = Graph::new();
+    let a = g.task("a", (), || ());
+    g.task("b", &a, |_: &()| ());
+    g.compile_with(&Single).expect("the graph is right")
+}

@@ -170,6 +170,8 @@ pub(crate) struct Code {
     /// count on behind.
     pub(crate) streams: Vec<u32>,
     pub(crate) homes: Vec<Home>,
+    /// Whether it is one short program of plain calls, with whose end a run is over.
+    pub(crate) is_calls: bool,
     /// Programs `0..roots` wait for nothing.
     pub(crate) roots: u32,
     /// The programs of each phase that wait for nothing else, in a pipeline: the first, and how many.
@@ -223,11 +225,21 @@ impl Code {
 
     /// Returns whether the steps of a program are plain calls, and all that follows is another program.
     pub(super) fn are_calls(&self, steps: Range<u32>) -> bool {
+        self.are_calls_before(steps, |end| matches!(end, Target::Start { .. }))
+    }
+
+    fn are_calls_before(&self, steps: Range<u32>, is_end: impl Fn(Target) -> bool) -> bool {
         let steps = &self.steps[steps.start as usize..steps.end as usize];
         steps.split_last().is_some_and(|(last, before)| {
-            let leads_on = matches!(self.targets_of(last), [Target::Start { .. }]);
-            last.flags == flag::LAST | flag::TARGETS && leads_on && before.iter().all(|step| step.flags == 0)
+            let ends = matches!(self.targets_of(last), [target] if is_end(*target));
+            last.flags == flag::LAST | flag::TARGETS && ends && before.iter().all(|step| step.flags == 0)
         })
+    }
+
+    /// Finds out whether it is [one program of calls](Code::is_calls).
+    pub(super) fn find_calls(&mut self) {
+        let (steps, is_end) = (self.steps.len(), |target| matches!(target, Target::End));
+        self.is_calls = steps <= SMALL && self.is_one_program() && self.are_calls_before(0..steps as u32, is_end);
     }
 
     /// Returns whether it is one program, with whose end the run or the item is over.

@@ -24,6 +24,7 @@ impl Fabric {
             link.append_inner(schedule, number)?;
         }
         link.add_controls();
+        link.code.find_calls();
         Ok(link.code)
     }
 }

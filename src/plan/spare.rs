@@ -5,7 +5,10 @@ use std::sync::Arc;
 // Not that of `sync`: plans of models are made outside of the model.
 use std::sync::OnceLock;
 
+#[cfg(not(anabranch_loom))]
 use crate::device::host::TryLock;
+#[cfg(anabranch_loom)]
+use in_models::TryLock;
 
 /// The most blocks that are kept.
 const KEPT_MAX: usize = 16;
@@ -32,5 +35,23 @@ impl Spare {
                 kept.extend(block.take());
             }
         });
+    }
+}
+
+/// Loom does not know the order of std's `OnceLock`, and so finds the making of a word and its use unordered.
+#[cfg(anabranch_loom)]
+mod in_models {
+    use crate::sync::Mutex;
+
+    pub(super) struct TryLock<T>(Mutex<T>);
+
+    impl<T> TryLock<T> {
+        pub(super) fn new(of: T) -> Self {
+            Self(Mutex::new(of))
+        }
+
+        pub(super) fn try_with<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
+            self.0.try_lock().ok().map(|mut of| work(&mut of))
+        }
     }
 }

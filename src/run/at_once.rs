@@ -11,14 +11,16 @@
 //!  at once    the time of the poll is over           started    it gets a place, and its tickets are queued
 //! ```
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
 use super::inner::{COMPLETE, RunInner, Start};
+use super::interpret;
 use super::state;
-use crate::device::host::{Entry, Ticket, Tickets};
+use crate::device::host::{Entry, HostStream, Ticket, Tickets};
 use crate::runtime::Flying;
-use crate::sync::get_mut;
+use crate::sync::{Ordering, get_mut};
 
 /// Instead of the place of a run at once.
 pub(super) const AT_ONCE: u16 = u16::MAX;
@@ -75,10 +77,14 @@ impl RunInner {
     /// tickets.
     fn go_on_at_once(&mut self) -> Option<(u16, Tickets)> {
         let (mut ready, cost) = (Tickets::new(), &self.plan.inner().cost);
-        ready.push(Ticket::new(AT_ONCE, 0, self.code().roots));
         // Without workers a surprise is only a longer poll, so most runs need not read the clock.
         let start = (self.core.pool.is_some() || cost.is_check_due()).then(Instant::now);
-        self.run_ready_at_once(&mut ready);
+        self.work_at_once(|| {
+            if !self.code().is_calls || !self.make_calls() {
+                ready.push(Ticket::new(AT_ONCE, 0, self.code().roots));
+                self.run_ready_at_once(&mut ready);
+            }
+        });
         self.add_poll(start);
         if !ready.is_empty() {
             self.plan.inner().cost.add_sample(false);
@@ -89,6 +95,32 @@ impl RunInner {
         self.lane.pass(COMPLETE);
         self.core.end_at_once();
         None
+    }
+
+    /// Makes the calls of a run that is nothing else, without an interpreter. Returns whether all succeeded.
+    /// If not, the program stands behind the step that has failed.
+    fn make_calls(&self) -> bool {
+        let (item, code) = (self.first().expect("it is live"), &self.plan.inner().code);
+        let (mut stream, mut at) = (HostStream::new(code.streams[0]), 0);
+        let called = catch_unwind(AssertUnwindSafe(|| {
+            for step in &code.steps {
+                self.progress.set(AT_ONCE, at);
+                // SAFETY: no other thread runs nodes of a run at once. The steps come in the order of the
+                // plan, and all before this one have succeeded.
+                unsafe { interpret::call(item, step, &mut stream) }?;
+                at += 1;
+            }
+            Ok(())
+        }));
+        self.progress.leave();
+        let is_ok = matches!(called, Ok(Ok(())));
+        if !is_ok {
+            item.judge_call(code.nodes[at as usize], called);
+        }
+        // The lowest bit: the body of that step is done.
+        // ORDERING: Relaxed: nothing else has reached the run.
+        item.at.places[0].store(at << 1 | u32::from(!is_ok), Ordering::Relaxed);
+        is_ok
     }
 
     /// Gives a run at once a place among those in flight, where no other thread sees it yet.

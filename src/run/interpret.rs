@@ -93,6 +93,19 @@ pub(super) struct Interpreter<'r, 'q, Q> {
     queues: PhantomData<&'q ()>,
 }
 
+/// Calls the body of a step.
+///
+/// # Safety
+/// The caller is the only thread that runs this node now, and its inputs were written before.
+#[inline(always)]
+pub(super) unsafe fn call(item: Item<'_>, step: &HostStep, stream: &mut HostStream) -> Outcome {
+    // SAFETY: the caller alone uses the node's cells. The step's access comes from `Graph::nodes_in_place`:
+    // no value that an in-place node touches is ever an Arc.
+    let cells = unsafe { item.at.frame.cells(step.access) };
+    // SAFETY: the plan keeps the body, and the call was made for the step's access.
+    unsafe { step.call.run(cells, StreamMut::Host(stream)) }
+}
+
 /// The outcome of a step that needs attention.
 pub(super) enum StepResult {
     Done,
@@ -226,11 +239,8 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     #[inline(always)]
     pub(super) fn call(&mut self, step: &HostStep) -> Outcome {
         // SAFETY: this program is at this step, so this thread runs this node now. Its inputs were written
-        // before it: the plan orders every edge, and a node that lacks an input is skipped. The step's access
-        // comes from `Graph::nodes_in_place`: no value that an in-place node touches is ever an Arc.
-        let cells = unsafe { self.item.at.frame.cells(step.access) };
-        // SAFETY: the plan keeps the body, and the call was made for the step's access.
-        unsafe { step.call.run(cells, StreamMut::Host(&mut self.stream)) }
+        // before it: the plan orders every edge, and a node that lacks an input is skipped.
+        unsafe { call(self.item, step, &mut self.stream) }
     }
 
     /// Runs a step of a run that needs attention, a step that is no plain call, or the first call of a kind.

@@ -67,9 +67,16 @@ impl RunInner {
         let mut pace = Pace::known();
         let queue = Alone::<false>::for_a_slice(ready, &self.progress, &mut pace);
         match &self.core.pool {
-            Some(_) => _ = self.run_queue(queue.at_most(self.core.poll_budget)),
-            None => inside_executor(self.address(), || _ = self.run_queue(queue)),
-        }
+            Some(_) => self.run_queue(queue.at_most(self.core.poll_budget)),
+            None => self.run_queue(queue),
+        };
+    }
+
+    /// Does the work of a run at once, in a poll.
+    #[inline]
+    pub(super) fn work_at_once(&self, work: impl FnOnce()) {
+        let work = || inside_executor(self.core.address(), || at_steps_of(&self.progress, work));
+        if self.core.pool.is_some() { work() } else { inside_executor(self.address(), work) }
     }
 
     /// Runs programs that became ready, in a poll beside the workers. The first of them is run first.
@@ -86,22 +93,20 @@ impl RunInner {
     fn run_ready<const BESIDE: bool>(&self, pace: &mut Pace, ready: &mut Tickets) -> bool {
         let Some(pool) = &self.core.pool else { return false };
         let queue = Alone::<BESIDE>::for_a_slice(ready, &self.progress, pace);
-        let is_spent = self.run_queue(queue.at_most(self.core.poll_budget));
+        let run = || self.run_queue(queue.at_most(self.core.poll_budget));
+        let is_spent = inside_executor(self.core.address(), || at_steps_of(&self.progress, run));
         ready.drain(..).for_each(|ticket| pool.submit(ticket));
         is_spent
     }
 
     /// Runs programs until none is left, or the time slice is over. Returns whether it is.
     fn run_queue<const BESIDE: bool>(&self, mut queue: Alone<'_, BESIDE>) -> bool {
-        let run = || {
-            while !queue.is_spent()
-                && let Some(ticket) = queue.next_ticket()
-            {
-                // SAFETY: the ticket was made for this run, which the caller keeps alive.
-                unsafe { Self::resume(self, ticket, &mut queue) };
-            }
-        };
-        inside_executor(self.core.address(), || at_steps_of(&self.progress, run));
+        while !queue.is_spent()
+            && let Some(ticket) = queue.next_ticket()
+        {
+            // SAFETY: the ticket was made for this run, which the caller keeps alive.
+            unsafe { Self::resume(self, ticket, &mut queue) };
+        }
         queue.is_spent()
     }
 

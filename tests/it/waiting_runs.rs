@@ -120,6 +120,53 @@ fn the_end_of_a_run_wakes_the_next_one_only() {
 }
 
 /// Runs `body` on a thread with a small stack.
+#[test]
+fn cheap_runs_take_no_room_that_is_kept() {
+    // Seen to fail (the cheap run was ready first) with runs at once that heed only the number of runs.
+    for exec in executors() {
+        let (waits, cheap) = (waiting(), quick());
+        // Two at a time, so that there are two spare blocks.
+        let two = || block_on(join_all([0; 2].map(|_| exec.run(&cheap, Inputs::new()))));
+        (0..100).for_each(|_| assert!(two().into_iter().all(|run| run.is_ok())));
+        let (first_sender, first) = letter();
+        let (mut first, mut second) = (exec.run(&waits, first), exec.run(&cheap, Inputs::new()));
+        assert!(poll_once(&mut first).is_pending() && poll_once(&mut second).is_pending());
+        first_sender.send(1).unwrap();
+        block_on(first).unwrap();
+        let mut third = exec.run(&cheap, Inputs::new());
+        assert!(poll_once(&mut third).is_pending());
+        block_on(second).unwrap();
+        block_on(third).unwrap();
+    }
+}
+
+/// A plan that is soon known to be cheap.
+fn quick() -> Plan {
+    let mut g = Graph::new();
+    g.task("nothing", (), || ());
+    plan(&g)
+}
+
+#[test]
+fn each_end_makes_room_for_one() {
+    // Seen to fail with an end that calls as many as may be in flight.
+    for workers in [0, 1, 2] {
+        let exec = Executor::builder().workers(workers).max_in_flight(2).build().unwrap();
+        let plan = waiting();
+        let (senders, mut runs): (Vec<_>, Vec<_>) =
+            (0..4).map(|_| letter()).map(|(sender, word)| (sender, exec.run(&plan, word))).unzip();
+        runs.iter_mut().for_each(|run| assert!(poll_once(run).is_pending()));
+        let mut senders = senders.into_iter();
+        senders.next().unwrap().send(0).unwrap();
+        block_on(runs.remove(0)).unwrap();
+        // The last one was not called: it does not begin before the one ahead of it.
+        assert!(poll_once(&mut runs[2]).is_pending() && poll_once(&mut runs[1]).is_pending());
+        assert_eq!(exec.in_flight(), 2);
+        senders.for_each(|sender| sender.send(0).unwrap());
+        assert!(block_on(join_all(runs)).into_iter().all(|run| run.is_ok()));
+    }
+}
+
 fn on_a_small_stack(body: impl FnOnce() + Send + 'static) {
     std::thread::Builder::new().stack_size(256 << 10).spawn(body).unwrap().join().unwrap();
 }

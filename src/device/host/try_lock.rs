@@ -21,10 +21,8 @@ impl<T> TryLock<T> {
     /// Gives the value to `work`, unless it is locked. If `work` panics, it stays locked.
     #[inline]
     pub(crate) fn try_with<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
-        // ORDERING: Acquire pairs with the Release below.
-        if self.is_locked.swap(true, Ordering::Acquire) {
-            return None;
-        }
+        // ORDERING: Acquire pairs with the Release below. Relaxed on failure: then it does nothing.
+        self.is_locked.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).ok()?;
         // SAFETY: this thread has the lock until the store below.
         let result = work(unsafe { &mut *self.of.get() });
         // ORDERING: Release: the next thread sees what this one did.
