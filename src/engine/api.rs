@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use super::blocked::Blocked;
 use super::core::{EngineCore, EngineDrain, Failures, Lanes, Push, Pushed};
-use super::op::{Bulk, Op, Stream, Var};
-use super::order::{OPERATIONS_MAX, Scope, Target, TypedVariable, Unpushed};
+use super::op::{Bound, Bulk, Op, Stream, Var};
+use super::order::{Grant, OPERATIONS_MAX, Scope, Target, TypedVariable, Unpushed, Vars};
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::{Kind, Refused, Result};
 use crate::name::Name;
 use crate::plan::Placement;
 use crate::runtime::{Core, Idle, Keeper};
-use crate::value::args::Data;
+use crate::value::args::{Data, Params};
 
 /// The default of [`EngineBuilder::max_pending`].
 const PENDING_MAX: usize = 65_536;
@@ -142,6 +142,11 @@ impl Engine {
         self.var_of(name.into(), Some(value))
     }
 
+    /// Returns a variable that was written once.
+    pub(crate) fn written_var<T: Data>(&self, name: Name, value: Arc<T>) -> Var<T> {
+        Var::new(self.core.clone(), TypedVariable::written(name, self.core.address(), value))
+    }
+
     fn var_of<T: Data>(&self, name: Name, value: Option<T>) -> Var<T> {
         Var::new(self.core.clone(), TypedVariable::new(name, self.core.address(), value))
     }
@@ -164,6 +169,12 @@ impl Engine {
     /// Returns true if there are devices that queue work.
     pub(crate) fn has_devices(&self) -> bool {
         self.core.lanes.is_some()
+    }
+
+    /// Returns what `look` makes of the reads, if nothing pending uses them: see [`Bound::look`]. With an
+    /// observer, operations read.
+    pub(crate) fn look<P: Params<Vars>, R>(&self, reads: &Bound<P>, look: impl FnOnce(&P, Grant<'_>) -> Result<R>) -> Option<R> {
+        if self.core.needs_attention() { None } else { reads.look(&self.core, look) }
     }
 
     /// Ends the ready operations of a flow that is over, if it is cancelled. See [`EngineCore::sweep`].

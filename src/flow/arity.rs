@@ -5,6 +5,7 @@ use super::function::{Arg, Args, Ports};
 use crate::engine::{Engine, Grant, PutShared, Var, Writes};
 use crate::error::{Error, Result};
 use crate::graph::{Graph, Value};
+use crate::name::Name;
 use crate::run::{FrameValues, Inputs};
 use crate::value::args::{Param, Sealed, tuples};
 
@@ -22,8 +23,12 @@ impl<T: Send + Sync + 'static> Ports for Value<T> {
         graph.output("0", self);
     }
 
-    fn unwritten(engine: &Engine, function: &str) -> Var<T> {
-        engine.empty_var(function.to_owned())
+    fn unwritten(engine: &Engine, function: &Name) -> Var<T> {
+        engine.empty_var(function)
+    }
+
+    fn written(engine: &Engine, function: &Name, value: Self::Arcs) -> Var<T> {
+        engine.written_var(function.clone(), value)
     }
 
     fn fail(vars: &Var<T>, error: &Error) {
@@ -66,8 +71,12 @@ macro_rules! ports {
                 $(graph.output(stringify!($number), $a);)*
             }
 
-            fn unwritten(engine: &Engine, function: &str) -> Self::Vars {
+            fn unwritten(engine: &Engine, function: &Name) -> Self::Vars {
                 ($(engine.empty_var::<$T>(format!("{function}.{}", stringify!($number))),)*)
+            }
+
+            fn written(engine: &Engine, function: &Name, ($($a,)*): Self::Arcs) -> Self::Vars {
+                ($(engine.written_var(format!("{function}.{}", stringify!($number)).into(), $a),)*)
             }
 
             fn fail(vars: &Self::Vars, error: &Error) {

@@ -9,12 +9,13 @@ use super::function::{Args, CallBody, Function, Ports};
 use super::get::Get;
 use super::slice::WaitSlice;
 use crate::device::{DeviceStream, KernelStream};
-use crate::engine::{Called, Engine, Op, Pushed, Scope, Stream, Var, Vars};
+use crate::engine::{Bound, Engine, Grant, Op, Pushed, Scope, Stream, Var, Vars};
 use crate::error::{BoxError, Result};
 use crate::name::Name;
-use crate::run::{Run, enqueue};
+use crate::plan::Plan;
+use crate::run::{Inputs, Run, enqueue};
 use crate::runtime::{Cancel, Core, WaiterKey};
-use crate::value::args::{Data, OpFn, OpFutureFn, OpKernelFn, Reads};
+use crate::value::args::{Data, OpFn, OpFutureFn, OpKernelFn, Params, Reads};
 
 /// The context of control flow that is async code: made by [`Executor::flow`](crate::Executor::flow) and
 /// given to the closure.
@@ -231,32 +232,64 @@ impl Flow {
     /// If the run fails, all its results are poisoned.
     #[must_use = "its failure is not reported: `get` it, even if only its effect matters"]
     pub fn call<I: Ports, O: Ports, A: Args<I>>(&self, function: &Function<I, O>, args: A) -> O::Vars {
-        let results = O::unwritten(&self.shared.engine, function.name());
-        let (plan, name, writes) = (function.plan().clone(), function.name.clone(), O::shared(&results));
+        let FlowShared { engine, core, .. } = &*self.shared;
         let may_go_to = |device| self.stream.as_ref().is_none_or(|stream| stream.device() == device);
-        let mut op = match function.device {
-            // Later work is submitted behind it, without the host.
-            Some(device) if self.shared.engine.has_devices() && may_go_to(device) => {
-                let run = move |inputs, stream: &mut DeviceStream| Ok(enqueue::enqueue(&plan, inputs, stream, O::take)?);
-                Op::try_kernel(name, args, writes, CallBody { inputs: A::inputs, run }).device(device)
-            }
-            _ => {
-                let core = self.shared.core.clone();
-                let is_cheap = plan.is_cheap();
-                let run = move |inputs| {
-                    let mut run = Run::new(&core, &plan, inputs);
-                    match run.now(O::take) {
-                        Some(results) => Called::Now(results.map_err(Into::into)),
-                        None => Called::Later(async move { Ok(Call::<O>::of(run).await?) }),
-                    }
-                };
-                Op::call(name, args, writes, is_cheap, CallBody { inputs: A::inputs, run })
-            }
-        };
-        if let Err(refused) = self.push(&mut op) {
-            O::fail(&results, &refused);
+        // Later work is submitted behind it, without the host.
+        if let Some(device) = function.device.filter(|&device| engine.has_devices() && may_go_to(device)) {
+            let (results, plan) = (O::unwritten(engine, &function.name), function.plan().clone());
+            let run = move |inputs, stream: &mut DeviceStream| Ok(enqueue::enqueue(&plan, inputs, stream, O::take)?);
+            let body = CallBody { inputs: A::inputs, run };
+            let op = Op::try_kernel(function.name.clone(), args, O::shared(&results), body).device(device);
+            self.push_call::<O>(&results, op);
+            return results;
         }
+        let reads = Bound::new(args);
+        if let Some(inputs) = self.inputs_now(function.plan(), &reads, A::inputs) {
+            return self.call_now(function, inputs);
+        }
+        let (results, core, plan) = (O::unwritten(engine, &function.name), core.clone(), function.plan().clone());
+        let run = move |inputs| async move { Ok(Call::<O>::of(Run::new(&core, &plan, inputs)).await?) };
+        let body = CallBody { inputs: A::inputs, run };
+        self.push_call::<O>(&results, Op::future_of(function.name.clone(), reads, O::shared(&results), body));
         results
+    }
+
+    /// Returns the inputs of a call that is known to be cheap, if this thread may run it now, and nothing
+    /// pending uses its arguments.
+    fn inputs_now<P: Params<Vars>>(
+        &self,
+        plan: &Plan,
+        reads: &Bound<P>,
+        inputs: fn(&P, Grant<'_>) -> Result<Inputs>,
+    ) -> Option<Inputs> {
+        let FlowShared { engine, core, scope, .. } = &*self.shared;
+        let is_cheap = plan.is_cheap() && core.may_do_cheap_work() && core.may_work_here();
+        let is_plain = self.stream.is_none() && !engine.has_devices() && !scope.is_cancelled();
+        if is_cheap && is_plain { engine.look(reads, inputs) } else { None }
+    }
+
+    /// Makes a call that is known to be cheap. It has read its arguments, so if it takes longer than it
+    /// should, the operation that goes on with it has only results.
+    fn call_now<I: Ports, O: Ports>(&self, function: &Function<I, O>, inputs: Inputs) -> O::Vars {
+        let FlowShared { engine, core, .. } = &*self.shared;
+        let ran = Run::now(core, function.plan(), inputs, O::take);
+        if let Ok(Ok(results)) = ran {
+            return O::written(engine, &function.name, results);
+        }
+        let (results, name) = (O::unwritten(engine, &function.name), function.name.clone());
+        let op = match ran {
+            Ok(ran) => Op::try_task(name, (), O::shared(&results), move || ran.map_err(Into::into)),
+            Err(run) => Op::future(name, (), O::shared(&results), move || async move { Ok(Call::<O>::of(run).await?) }),
+        };
+        self.push_call::<O>(&results, op);
+        results
+    }
+
+    /// Pushes the operation of a call, which writes its results.
+    fn push_call<O: Ports>(&self, results: &O::Vars, mut op: Op<'_>) {
+        if let Err(refused) = self.push(&mut op) {
+            O::fail(results, &refused);
+        }
     }
 
     /// Waits for all operations that were pushed before and write the variable, and returns the value as it

@@ -119,7 +119,9 @@ pub trait Ports: Sealed + 'static {
     #[doc(hidden)]
     fn output(&self, graph: &mut Graph);
     #[doc(hidden)]
-    fn unwritten(engine: &Engine, function: &str) -> Self::Vars;
+    fn unwritten(engine: &Engine, function: &Name) -> Self::Vars;
+    #[doc(hidden)]
+    fn written(engine: &Engine, function: &Name, values: Self::Arcs) -> Self::Vars;
     #[doc(hidden)]
     fn fail(vars: &Self::Vars, error: &Error);
     #[doc(hidden)]

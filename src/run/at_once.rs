@@ -64,11 +64,10 @@ impl RunInner {
         if !may_begin || waiting.inputs.check(self.plan.inner()).is_err() || !self.core.admit_at_once() {
             return false;
         }
-        let (inputs, spare) = (std::mem::take(&mut waiting.inputs), waiting.spare.take());
-        *get_mut(&mut self.start) = Start::Started;
-        let mut live = spare.expect("it was there");
+        let mut live = waiting.spare.take().expect("it was there");
         live.renew(code, AT_ONCE, None);
-        inputs.fill(self.plan.inner(), &live.first.frame);
+        waiting.inputs.fill(self.plan.inner(), &live.first.frame);
+        *get_mut(&mut self.start) = Start::Started;
         self.live.set(live);
         true
     }
@@ -126,6 +125,7 @@ impl RunInner {
     /// Gives a run at once a place among those in flight, where no other thread sees it yet.
     #[cold]
     fn keep_place(&mut self, ready: Tickets) -> (u16, Tickets) {
+        self.keep_what_was_lent();
         let slot = self.core.keep_place();
         let mut live = self.live.take().expect("it is live");
         live.slot = slot;

@@ -28,6 +28,35 @@ const BYTES_MAX: usize = 1 << 16;
 impl RunInner {
     /// Returns a run in a spare block of the plan, or else the inputs.
     pub(super) fn again(core: &Arc<Core>, plan: &Plan, inputs: Inputs) -> Result<Arc<Self>, Inputs> {
+        Self::in_block(core, plan, inputs, || (Own::new(core.clone()), Own::new(plan.clone())))
+    }
+
+    /// Returns a run in a spare block to which the executor and the plan are lent, or else the inputs.
+    ///
+    /// # Safety
+    /// The caller keeps them until [`keep_what_was_lent`](Self::keep_what_was_lent), or until the run was
+    /// given back.
+    pub(super) unsafe fn again_lent(core: &Arc<Core>, plan: &Plan, inputs: Inputs) -> Result<Arc<Self>, Inputs> {
+        Self::in_block(core, plan, inputs, || {
+            // SAFETY: the caller promises it.
+            let core = unsafe { Own::lent(core) };
+            // SAFETY: the caller promises it.
+            (core, unsafe { Own::lent(plan) })
+        })
+    }
+
+    pub(super) fn keep_what_was_lent(&mut self) {
+        self.core.keep();
+        self.plan.keep();
+    }
+
+    #[inline]
+    fn in_block(
+        core: &Arc<Core>,
+        plan: &Plan,
+        inputs: Inputs,
+        own: impl FnOnce() -> (Own<Arc<Core>>, Own<Plan>),
+    ) -> Result<Arc<Self>, Inputs> {
         if core.devices.is_some() {
             // A run there needs more.
             return Err(inputs);
@@ -37,7 +66,7 @@ impl RunInner {
         // SAFETY: `give_back` left it to the plan as its only owner.
         let block = unsafe { Self::alone(&mut run) };
         (block.state, block.number) = Self::observed(core);
-        (block.plan, block.core) = (Own::new(plan.clone()), Own::new(core.clone()));
+        (block.core, block.plan) = own();
         let spare = block.live.take();
         block.start = Mutex::new(Start::Waiting(Waiting { inputs, turn: 0, slot: None, spare }));
         Ok(run)
@@ -68,14 +97,13 @@ impl RunInner {
     /// Nothing but this owner reaches the run or its lane. Unless it `has_values`, they were dropped.
     pub(super) unsafe fn give_back(mut run: Arc<Self>, has_values: bool) {
         // SAFETY: the caller promises it.
-        let plan = unsafe { Self::alone(&mut run) }.make_spare(has_values);
-        if let Some(plan) = plan {
+        if let Some(plan) = unsafe { Self::alone(&mut run) }.make_spare(has_values) {
             plan.inner().spare.put(run);
         }
     }
 
     /// Makes the block of a run that has ended a spare one. Returns its plan.
-    fn make_spare(&mut self, has_values: bool) -> Option<Plan> {
+    fn make_spare(&mut self, has_values: bool) -> Option<Own<Plan>> {
         // Models that do not ask for it make a plan once for all executions.
         let is_kept = !cfg!(anabranch_loom) || !self.core.poll_budget.is_zero();
         let is_plain =
@@ -92,7 +120,7 @@ impl RunInner {
         let plan = self.plan.take();
         // This may be the last owner of the executor, and so of its observer.
         let _ = shielded(|| drop(self.core.take()));
-        plan
+        Some(plan)
     }
 }
 

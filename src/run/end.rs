@@ -79,8 +79,8 @@ impl RunInner {
         self.core.limbo.free(&self.held);
     }
 
-    /// Returns what `take` makes of the outputs of a complete run; called once, by its `Run`. The run keeps no
-    /// share of them, nor of its inputs. So the receiver is their only owner, and a shared input is the
+    /// Returns what `take` makes of the outputs of a complete run; called once, by its `Run`. The run keeps
+    /// no share of them, nor of its inputs. So the receiver is their only owner, and a shared input is the
     /// caller's alone again, even if a worker is still leaving the run.
     #[inline]
     pub(super) fn results<R>(&self, take: impl FnOnce(&FrameValues<'_>) -> R) -> Result<R> {

@@ -74,13 +74,37 @@ impl Run {
         &self.inner
     }
 
-    /// Runs it at once, inside of an operation, if it is known to be cheap. Otherwise it can be awaited.
-    pub(crate) fn now<R>(&mut self, take: impl FnOnce(&FrameValues<'_>) -> R) -> Option<Result<R>> {
-        let is_over = self.inner.is_known_cheap() && self.run_at_once() == AtOnce::Complete;
-        is_over.then(|| {
-            self.is_spent = true;
-            self.inner.results(take)
-        })
+    /// Runs a plan at once, if it is known to be cheap and can be. Otherwise returns a run, which may have
+    /// begun.
+    pub(crate) fn now<R>(
+        core: &Arc<Core>,
+        plan: &Plan,
+        inputs: Inputs,
+        take: impl FnOnce(&FrameValues<'_>) -> R,
+    ) -> Result<Result<R>, Self> {
+        // SAFETY: the run is given back or keeps them before this returns. It is leaked if this unwinds.
+        let mut inner = match unsafe { RunInner::again_lent(core, plan, inputs) } {
+            Ok(inner) => ManuallyDrop::new(inner),
+            Err(inputs) => return Err(Self::new(core, plan, inputs)),
+        };
+        // SAFETY: nothing else has ever reached the run.
+        let tried = if inner.is_known_cheap() { unsafe { RunInner::run_at_once(&mut inner) } } else { AtOnce::Refused };
+        match tried {
+            AtOnce::Complete => {
+                let results = inner.results(take);
+                // SAFETY: it is not used after this.
+                let inner = unsafe { ManuallyDrop::take(&mut inner) };
+                // SAFETY: nothing else has ever reached the run. Its outputs were given out, and its other
+                // values dropped.
+                unsafe { RunInner::give_back(inner, false) };
+                return Ok(results);
+            }
+            // SAFETY: nothing else has ever reached the run.
+            AtOnce::Refused => unsafe { RunInner::alone(&mut inner) }.keep_what_was_lent(),
+            AtOnce::Late => {}
+        }
+        let is_alone = AtomicBool::new(tried == AtOnce::Refused);
+        Err(Self { inner, key: WaiterKey::default(), is_alone, is_spent: false })
     }
 
     /// As the poll of the future, but returns what `take` makes of the outputs.

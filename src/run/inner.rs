@@ -1,6 +1,8 @@
 //! One run's data: what its programs, its futures and its cancellers share.
 
+use std::mem::ManuallyDrop;
 use std::ops::Deref;
+use std::ptr;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -61,20 +63,53 @@ unsafe impl Send for Me {}
 // SAFETY: the address of a run, which is Sync.
 unsafe impl Sync for Me {}
 
-/// What each run has, and a [spare block](super::blocks) does not have.
-pub(super) struct Own<T>(Option<T>);
+/// What each run has, and a [spare block](super::blocks) does not have. It may be lent to a run that ends
+/// before its owner goes on: that costs no count.
+pub(super) struct Own<T> {
+    of: Option<ManuallyDrop<T>>,
+    is_lent: bool,
+}
 
 impl<T> Own<T> {
     pub(super) fn new(of: T) -> Self {
-        Self(Some(of))
+        Self { of: Some(ManuallyDrop::new(of)), is_lent: false }
     }
 
-    pub(super) fn take(&mut self) -> Option<T> {
-        self.0.take()
+    /// # Safety
+    /// The owner keeps it until this is dropped, or until [`Own::keep`].
+    #[inline]
+    pub(super) unsafe fn lent(of: &T) -> Self {
+        // SAFETY: a second copy, which is not dropped.
+        Self { of: Some(unsafe { ptr::from_ref(of).cast::<ManuallyDrop<T>>().read() }), is_lent: true }
+    }
+
+    /// Makes it the run's own.
+    pub(super) fn keep(&mut self)
+    where
+        T: Clone,
+    {
+        if self.is_lent {
+            *self = Self::new(T::clone(self));
+        }
+    }
+
+    #[inline]
+    pub(super) fn take(&mut self) -> Self {
+        std::mem::replace(self, Self { of: None, is_lent: false })
     }
 
     pub(super) fn is_spare(&self) -> bool {
-        self.0.is_none()
+        self.of.is_none()
+    }
+}
+
+impl<T> Drop for Own<T> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(of) = self.of.as_mut().filter(|_| !self.is_lent) {
+            // SAFETY: it is not used after this.
+            unsafe { ManuallyDrop::drop(of) };
+        }
     }
 }
 
@@ -83,10 +118,10 @@ impl<T> Deref for Own<T> {
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        debug_assert!(self.0.is_some(), "a spare block does not run");
-        // SAFETY: `RunInner::of` and `again` set it before there is a run, and only `make_spare`, which has
-        // the only reference, takes it out of a block.
-        unsafe { self.0.as_ref().unwrap_unchecked() }
+        debug_assert!(self.of.is_some(), "a spare block does not run");
+        // SAFETY: `RunInner::of` and `in_block` set it before there is a run, and only `make_spare`, which
+        // has the only reference, takes it out of a block.
+        unsafe { self.of.as_ref().unwrap_unchecked() }
     }
 }
 

@@ -90,8 +90,8 @@ impl Inputs {
 
     /// Moves checked inputs into a run's cells.
     #[inline]
-    pub(super) fn fill(self, plan: &PlanInner, frame: &Frame) {
-        for ((_, given), input) in self.given.into_iter().zip(&plan.inputs) {
+    pub(super) fn fill(&mut self, plan: &PlanInner, frame: &Frame) {
+        for ((_, given), input) in self.given.drain(..).zip(&plan.inputs) {
             assert_eq!(given.type_id(), input.port.of.id, "types were checked");
             // SAFETY: the run has not started, so no other thread touches the frame. The offset is that of
             // the input's slot.

@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::inner::{Live, RunInner};
 use crate::device::host::{Alone, CHEAP_NS, Cost, Pace, Resume, SURPRISE, Ticket, Tickets, at_steps_of};
 use crate::error::shielded;
-use crate::runtime::{add_work, inside_executor, is_outside, may_work};
+use crate::runtime::{add_work, inside_executor};
 use crate::sync::Ordering;
 
 /// What a run takes beside its nodes, from the making of its future to the drop.
@@ -16,15 +16,13 @@ const BESIDE_NS: u64 = 200;
 impl RunInner {
     /// Returns whether its cost is to be known. What a future or a device does is never known.
     pub(super) fn may_be_cheap(&self) -> bool {
-        let (core, code) = (&self.core, self.code());
-        let is_known = code.asyncs.is_empty() && code.segments.is_empty();
-        is_known && core.observer.is_none() && core.choices.is_none() && !core.poll_budget.is_zero()
+        let code = self.code();
+        code.asyncs.is_empty() && code.segments.is_empty() && self.core.may_do_cheap_work()
     }
 
     /// Returns whether the poll that starts the run is to run it.
     pub(super) fn polls_run_it(&self) -> bool {
-        let is_free = self.core.pool.is_none() || may_work() && is_outside();
-        is_free && self.is_known_cheap()
+        self.core.may_work_here() && self.is_known_cheap()
     }
 
     pub(super) fn is_known_cheap(&self) -> bool {

@@ -129,7 +129,7 @@ impl RunInner {
     }
 
     fn make_live(&self, admitted: Admitted) -> bool {
-        let Admitted { inputs, slot, context, is_timed, spare } = admitted;
+        let Admitted { mut inputs, slot, context, is_timed, spare } = admitted;
         let plan = self.plan();
         let worked = is_timed.then(|| AtomicU64::new(0));
         let live = match spare {

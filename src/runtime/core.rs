@@ -5,7 +5,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use super::admission::{Clients, Flights, Flying};
-use super::inside::{is_inside, is_inside_body};
+use super::inside::{is_inside, is_inside_body, is_outside};
+use super::share::may_work;
 use super::{Choices, Devices, Lane, Limbo, Observer};
 use crate::device::host::{Barrier, Origin, Pool, is_at_a_step};
 use crate::error::{Kind, Result};
@@ -129,6 +130,18 @@ impl Core {
     pub(crate) fn is_in_task(&self) -> bool {
         let is_at_a_node = || is_at_a_step() && is_inside(self.address());
         self.pool.is_some() && (is_at_a_node() || is_inside_body(self.address()))
+    }
+
+    /// Returns whether polls and pushes may do work that is known to be cheap.
+    #[inline]
+    pub(crate) fn may_do_cheap_work(&self) -> bool {
+        self.observer.is_none() && self.choices.is_none() && !self.poll_budget.is_zero()
+    }
+
+    /// Returns whether this thread may do such work now.
+    #[inline]
+    pub(crate) fn may_work_here(&self) -> bool {
+        self.pool.is_none() || may_work() && is_outside()
     }
 
     /// Returns the address that stands for this executor in [`is_inside`](super::is_inside).

@@ -2,11 +2,11 @@
 //! typed cell per value, no locks.
 //!
 //! Lives here: [`Layout`] (where each cell stands), [`Slot`] (the typed key of a cell), [`Frame`] (a run's
-//! memory), [`Given`] (a value on its way into it), [`Cells`] (a node's view of it), [`Arena`] (where a graph's bodies lie, side by side) and
-//! [`Call`] (a body, ready to be called with such a view). [`VarCell`] is the cell of a variable, which
-//! outlives runs, [`StateRef`] a state of a pipeline, which outlives items. [`args`] has what closures read
-//! and get, for nodes and operations. Never here: which thread may touch which cell when. The plan orders
-//! that, and `run` keeps the order; for variables their queues do.
+//! memory), [`Given`] (a value on its way into it), [`Cells`] (a node's view of it), [`Arena`] (where a
+//! graph's bodies lie, side by side) and [`Call`] (a body, ready to be called with such a view). [`VarCell`]
+//! is the cell of a variable, which outlives runs, [`StateRef`] a state of a pipeline, which outlives items.
+//! [`args`] has what closures read and get, for nodes and operations. Never here: which thread may touch
+//! which cell when. The plan orders that, and `run` keeps the order; for variables their queues do.
 
 mod arena;
 pub(crate) mod args;

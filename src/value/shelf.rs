@@ -45,6 +45,11 @@ impl<T> VarCell<T> {
         Self { shelf: UnsafeCell::new(shelf), is_given: AtomicBool::new(false) }
     }
 
+    /// Returns a cell with a value that may have other owners.
+    pub(crate) fn shared(value: Arc<T>) -> Self {
+        Self { shelf: UnsafeCell::new(Shelf::Full(value)), is_given: AtomicBool::new(true) }
+    }
+
     /// Returns the value, if there is one.
     ///
     /// # Safety

@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anabranch::exec::ExecutorBuilder;
+use anabranch::policy::Single;
 use anabranch::run::Canceller;
 use anabranch::{Engine, Executor, Flow, Function, Graph, Inputs, Op, Plan, Value, inputs};
 
@@ -303,5 +304,35 @@ fn many_runs_that_are_dropped_and_cancelled_leave_nothing_to_the_next() {
         until(|| tally.alive() == 0);
         drop(plan);
         assert_eq!(tally.alive(), 0);
+    }
+}
+
+#[test]
+fn a_call_that_fails_in_a_cheap_run_is_made_once() {
+    // Seen to fail with a run that makes the call again, and with one that forgets the failure.
+    for (workers, panics) in [(0, false), (0, true), (1, false), (1, true)] {
+        let exec = Executor::builder().workers(workers).build().unwrap();
+        let (fails, calls) = (Arc::new(AtomicBool::new(false)), [(); 3].map(|()| Arc::new(AtomicUsize::new(0))));
+        let mut g = Graph::new();
+        let [first, second, third] = calls.clone();
+        let a = g.task("a", (), move || _ = first.fetch_add(1, SeqCst));
+        let may_fail = fails.clone();
+        let b = g.try_task("b", &a, move |_: &()| {
+            second.fetch_add(1, SeqCst);
+            match may_fail.load(SeqCst) {
+                true if panics => panic!("no"),
+                true => Err("no".into()),
+                false => Ok(()),
+            }
+        });
+        g.task("c", &b, move |_: &()| _ = third.fetch_add(1, SeqCst));
+        let plan = g.compile_with(&Single).unwrap();
+        let run = || block_on(exec.run(&plan, Inputs::new()));
+        (0..100).for_each(|_| drop(run().unwrap()));
+        fails.store(true, SeqCst);
+        assert_eq!(run().unwrap_err().node(), Some("b"));
+        assert_eq!(calls.each_ref().map(|calls| calls.load(SeqCst)), [101, 101, 100]);
+        fails.store(false, SeqCst);
+        run().unwrap();
     }
 }

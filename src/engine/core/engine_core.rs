@@ -11,10 +11,10 @@ use super::pace::Pace;
 use super::sites::Sites;
 use crate::device::host::Origin;
 use crate::engine::order::{
-    Batch, Entering, Exclusive, FREED_MAX, FreeSlots, Frees, Granted, Key, Left, Operation, Ready, Rest, Role, Runnable, Slots,
+    Batch, Entering, Exclusive, FREED_MAX, FreeSlots, Granted, Key, Left, Operation, Ready, Rest, Role, Runnable, Slots,
     Unpushed, Wakes,
 };
-use crate::error::{Error, Kind, Result, shielded};
+use crate::error::{Error, Kind, Result};
 use crate::runtime::{Client, Core, Lane, Observer, Registration, Visits, is_inside};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Line, Mutex, MutexGuard, Ordering, fence, lock};
 
@@ -87,16 +87,6 @@ impl Client for EngineCore {
         self.drivers.ring();
         self.end_what_is_ready();
         self.leave_if_over();
-    }
-}
-
-impl Frees for EngineCore {
-    fn free(self: Arc<Self>, operation: Unpushed<'static>) {
-        if let Ok(Accepted::Pending(key)) = self.push_beyond(operation) {
-            self.handles.let_go(&self.slots, key, false);
-        }
-        // This may be the last reference: dropping the engine drops foreign values.
-        let _ = shielded(|| drop(self));
     }
 }
 

@@ -6,14 +6,33 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use super::engine_core::EngineCore;
+use super::engine_core::{Accepted, EngineCore};
 use crate::device::StreamMut;
 use crate::device::host::HostStream;
-use crate::engine::order::{Access, Granted, Operation, Rest, Role, Scope, Variable};
+use crate::engine::order::{Access, Frees, Granted, Operation, Rest, Role, Scope, Unpushed, Variable};
 use crate::error::{BoxError, Error, Kind, Result, panic_message, shielded};
 use crate::runtime::{Launched, OpSpan, inside};
 
 type Caught = std::thread::Result<Result<(), BoxError>>;
+
+impl Frees for EngineCore {
+    #[inline]
+    fn has_nothing_pending(&self) -> bool {
+        let is_unused = self.lanes.is_none() && self.slots.in_use() == 0 && !self.is_forked();
+        if is_unused {
+            self.slots.before_free();
+        }
+        is_unused
+    }
+
+    fn free(self: Arc<Self>, operation: Unpushed<'static>) {
+        if let Ok(Accepted::Pending(key)) = self.push_beyond(operation) {
+            self.handles.let_go(&self.slots, key, false);
+        }
+        // This may be the last reference: dropping the engine drops foreign values.
+        let _ = shielded(|| drop(self));
+    }
+}
 
 impl EngineCore {
     /// Runs the body of an operation, and updates the state of its variables. Returns the work that is left.

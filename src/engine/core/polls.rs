@@ -5,7 +5,7 @@ use std::task::Context;
 
 use super::engine_core::{EngineCore, NO_SLOT};
 use crate::engine::order::{
-    Batch, Grant, Granted, Key, More, NothingPending, Operation, Runnable, Scope, Turn, Unpushed, Variable,
+    Batch, Grant, Granted, Key, More, NothingPending, Operation, Reading, Runnable, Scope, Turn, Unpushed, Variable,
 };
 use crate::error::{Result, shielded};
 use crate::runtime::{STEPS_MAX, WaiterKey};
@@ -92,6 +92,28 @@ impl EngineCore {
         // A write may have waited for `look`.
         self.start(&mut batch);
         seen
+    }
+
+    /// As `glance`, at variables that have values.
+    pub(in crate::engine) fn glance_at<R>(
+        self: &Arc<Self>,
+        reading: &Reading<'_>,
+        look: impl FnOnce(Grant<'_>) -> R,
+    ) -> Option<R> {
+        let (first, second) = (reading.first(), reading.second());
+        let is_there = |variable: &Variable| variable.device_uses.is_written() && variable.poison().is_none();
+        let look = |grant: Grant<'_>| (is_there(first) && second.is_none_or(is_there)).then(|| look(grant));
+        let is_own = |variable: &Variable| variable.engine == self.address();
+        if !is_own(first) || !second.is_none_or(is_own) {
+            return None;
+        }
+        match second {
+            // Within the first one: no write of both comes between.
+            Some(second) if !self.is_inline() => self.glance(first, |_: Grant<'_>| self.glance(second, look)).flatten(),
+            // Without workers a glance sees all variables.
+            _ => self.glance(first, look),
+        }
+        .flatten()
     }
 
     /// Takes out the ready operation that the simulated executor chooses.

@@ -150,13 +150,9 @@ impl EngineCore {
         let granted = self.slots.granted(&mut operation);
         let hand_over = hand_over(&granted);
         let cost = if has_cost(&granted) { self.sites.cheap(granted.site()) } else { None };
-        if cost.is_none() && !granted.is_cheap_call() {
-            return batch.ready.push(operation);
-        }
-        // A call adds its cost and its work itself.
-        let note = |ns, is_ok| cost.into_iter().for_each(|cost| self.note(cost, hand_over)(ns, is_ok));
+        let Some(cost) = cost else { return batch.ready.push(operation) };
         // What waits inside of a task is an error on workers, so it is one here.
-        inside_executor(self.executor, || self.run_by(operation, batch, noting(note)));
+        inside_executor(self.executor, || self.run_by(operation, batch, noting(self.note(cost, hand_over))));
         self.give_back(batch);
     }
 }

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 
 use pin_project::pin_project;
 
-use super::reads::Asking;
+use super::reads::Bound;
 use super::writes::{Put, Writes};
 use crate::engine::order::{Body, Grant, GrantedFuture, Operation, Outcome, PRIORITY_MAX, Rest, Unpushed, Vars};
 use crate::error::BoxError;
@@ -104,10 +104,20 @@ impl<'v> Op<'v> {
         F: OpFutureFn<Vars, R::Params, Fut>,
         Fut: Future<Output = Result<W::Value, BoxError>> + Send + 'static,
     {
+        Self::future_of(name.into(), Bound::new(reads), writes, work)
+    }
+
+    pub(crate) fn future_of<P, W, F, Fut>(name: Name, reads: Bound<P>, writes: W, work: F) -> Self
+    where
+        P: Params<Vars>,
+        W: Writes + 'v,
+        F: OpFutureFn<Vars, P, Fut>,
+        Fut: Future<Output = Result<W::Value, BoxError>> + Send + 'static,
+    {
         let context = AsyncContext::current();
-        let mut op = Self::using(name.into(), reads, writes, |params, put| {
+        let mut op = Self::using(name, reads, writes, |params, put| {
             Body::new(move |grant: Grant<'_>, rest: &mut Rest| {
-                if R::Params::IS_MANY {
+                if P::IS_MANY {
                     params.check(grant)?;
                 }
                 let future = context.enter(|| work.call(&params, grant))?;
@@ -116,38 +126,6 @@ impl<'v> Op<'v> {
             })
         });
         op.set(|operation| operation.is_async = true);
-        op
-    }
-
-    /// Describes a call of a graph, which may be over at once. `is_cheap`: whether it is known to be so.
-    pub(crate) fn call<R, W, F, Fut>(name: Name, reads: R, writes: W, is_cheap: bool, work: F) -> Self
-    where
-        R: Reads<Vars> + 'v,
-        W: Writes + 'v,
-        F: OpFutureFn<Vars, R::Params, Called<W::Value, Fut>>,
-        Fut: Future<Output = Result<W::Value, BoxError>> + Send + 'static,
-    {
-        let context = AsyncContext::current();
-        let mut op = Self::using(name, reads, writes, |params, put| {
-            Body::new(move |grant: Grant<'_>, rest: &mut Rest| {
-                if R::Params::IS_MANY {
-                    params.check(grant)?;
-                }
-                match work.call(&params, grant)? {
-                    Called::Now(value) => put.put(value?, grant)?,
-                    Called::Later(future) => {
-                        *rest = Rest::Future(Box::pin(Writing { future, put, value: PhantomData }), context, None);
-                    }
-                }
-                Ok(())
-            })
-        });
-        op.set(|operation| {
-            operation.is_async = true;
-            if is_cheap {
-                operation.set_cheap_call();
-            }
-        });
         op
     }
 
@@ -186,7 +164,7 @@ impl<'v> Op<'v> {
         V: 'static,
         K: Finish<V, Value = W::Value>,
     {
-        Self::using(name, reads, writes, |params, put| {
+        Self::using(name, Bound::new(reads), writes, |params, put| {
             Body::new(
                 #[inline(always)]
                 move |grant: Grant<'_>, _: &mut Rest| {
@@ -202,23 +180,12 @@ impl<'v> Op<'v> {
     }
 
     #[inline]
-    pub(super) fn using<R: Reads<Vars>, W: Writes>(
-        name: Name,
-        reads: R,
-        writes: W,
-        body: impl FnOnce(R::Params, W::Put) -> Body,
-    ) -> Self {
-        let mut asking = Asking::new();
-        let (params, put) = (reads.bind(&mut asking), writes.ask(&mut asking));
+    pub(super) fn using<P, W: Writes>(name: Name, reads: Bound<P>, writes: W, body: impl FnOnce(P, W::Put) -> Body) -> Self {
+        let Bound { params, mut asking } = reads;
+        let put = writes.ask(&mut asking);
         let (is_aliased, accesses) = (asking.is_aliased, asking.accesses());
         Self(Unpushed::checked(name, accesses, is_aliased, body(params, put)))
     }
-}
-
-/// The outcome of a call: it is over, or goes on as a future.
-pub(crate) enum Called<V, Fut> {
-    Now(Result<V, BoxError>),
-    Later(Fut),
 }
 
 /// A future, and the place of its value. By hand, because an async block whose future panics would drop that

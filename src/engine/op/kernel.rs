@@ -1,6 +1,7 @@
 //! Operations that are kernels: their bodies get a stream, and ask it for work.
 
 use super::description::Op;
+use super::reads::Bound;
 use super::writes::{Put, Writes};
 use crate::device::host::HostStream;
 use crate::device::{KernelStream, StreamMut};
@@ -72,7 +73,7 @@ impl<'v> Op<'v> {
         V: 'static,
         K: Finish<V, Value = W::Value>,
     {
-        let mut op = Self::using(name, reads, writes, |params, put| {
+        let mut op = Self::using(name, Bound::new(reads), writes, |params, put| {
             Body::new(move |grant: Grant<'_>, rest: &mut Rest| {
                 if S::IS_QUEUE || R::Params::IS_MANY {
                     params.check(grant)?;

@@ -9,8 +9,8 @@ mod var;
 mod writes;
 
 pub use bulk::Bulk;
-pub(crate) use description::Called;
 pub use description::Op;
+pub(crate) use reads::Bound;
 pub use reads::TakeVar;
 pub use stream::Stream;
 pub use var::{Var, VarRead, VarWait};

@@ -2,12 +2,14 @@
 
 use std::fmt;
 use std::mem;
+use std::sync::Arc;
 
 use super::var::Var;
-use crate::engine::order::{Access, Accesses, Grant, Mode, SCANNED, VarPtr, Variable, Vars};
-use crate::error::Error;
+use crate::engine::core::EngineCore;
+use crate::engine::order::{Access, Accesses, Grant, Mode, Reading, SCANNED, VarPtr, Variable, Vars};
+use crate::error::{Error, Result};
 use crate::graph::Takable;
-use crate::value::args::{ByRef, ByValue, EachOf, OneRead, Place, Single};
+use crate::value::args::{ByRef, ByValue, EachOf, OneRead, Params, Place, Reads, Single};
 
 impl Place for Vars {
     type View<'a> = Grant<'a>;
@@ -93,6 +95,28 @@ impl Asking {
             }
             (None, _) => Accesses::new(),
         }
+    }
+}
+
+/// The reads of an operation that is not made yet.
+pub(crate) struct Bound<P> {
+    pub(super) params: P,
+    pub(super) asking: Asking,
+}
+
+impl<P: Params<Vars>> Bound<P> {
+    #[inline(always)]
+    pub(crate) fn new<R: Reads<Vars, Params = P>>(reads: R) -> Self {
+        let mut asking = Asking::new();
+        Self { params: reads.bind(&mut asking), asking }
+    }
+
+    /// Calls `look`, which reads the variables, if there are one or two with values, and no pending operation
+    /// uses them. `look` may fail; its result is None then, too.
+    pub(crate) fn look<R>(&self, core: &Arc<EngineCore>, look: impl FnOnce(&P, Grant<'_>) -> Result<R>) -> Option<R> {
+        let Asking { first: Some(first), second, all, is_aliased: false } = &self.asking else { return None };
+        let reading = if all.is_empty() { Reading::of(first, second.as_ref())? } else { return None };
+        core.glance_at(&reading, |grant| look(&self.params, grant).ok()).flatten()
     }
 }
 

@@ -13,6 +13,7 @@ mod inspection;
 mod operation;
 mod predecessors;
 mod queue;
+mod reading;
 mod ready;
 mod scope;
 mod seen;
@@ -37,6 +38,7 @@ pub(crate) use predecessors::Predecessors;
 pub(crate) use queue::OPERATIONS_MAX;
 #[cfg(test)]
 pub(crate) use queue::{Queue, Request, RequestId, Requests};
+pub(crate) use reading::Reading;
 pub(crate) use ready::Ready;
 pub(crate) use scope::Scope;
 pub(crate) use seen::{Seen, SeenAccess};

@@ -49,8 +49,6 @@ struct Rare {
     fault: Option<Error>,
     scope: Option<Arc<Scope>>,
     target: Target,
-    /// It is a call that is known to be cheap.
-    is_cheap: bool,
 }
 
 /// The stream that a kernel asks for.
@@ -173,14 +171,6 @@ impl Operation {
         if self.is_kernel {
             self.rare.get_or_insert_default().target = target;
         }
-    }
-
-    pub(crate) fn is_cheap_call(&self) -> bool {
-        self.rare.as_ref().is_some_and(|rare| rare.is_cheap)
-    }
-
-    pub(crate) fn set_cheap_call(&mut self) {
-        self.rare.get_or_insert_default().is_cheap = true;
     }
 
     /// Makes it an operation of a flow.

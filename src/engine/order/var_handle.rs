@@ -16,6 +16,9 @@ use crate::sync::{AtomicU64, Ordering, fence};
 pub(crate) trait Frees: Send + Sync + 'static {
     /// Pushes the operation that frees a variable, after the last handle was dropped.
     fn free(self: Arc<Self>, operation: Unpushed<'static>);
+    /// Returns whether nothing uses a variable without handles: no operation is pending, and nothing looks at
+    /// one.
+    fn has_nothing_pending(&self) -> bool;
 }
 
 /// A counted pointer to a variable.
@@ -62,12 +65,18 @@ impl<T: Send + Sync + 'static, E: Frees> VarHandle<T, E> {
         (Access::new(&self.typed().variable, mode), VarPtr::new(self.typed()))
     }
 
-    #[cold]
     #[inline(never)]
     fn free(&self) {
         // SAFETY: the count was 1, so this is the last handle, and no other thread takes the engine out; the
         // drop of `VarMemory` does not drop a `ManuallyDrop`.
         let engine = unsafe { ptr::read(&raw const self.shared().engine) };
+        // A value without a destructor takes no time, and cannot panic.
+        if !mem::needs_drop::<T>() && engine.has_nothing_pending() {
+            let _ = FreeBody(self.0).run();
+            // This may be the last reference: dropping the engine drops foreign values.
+            let _ = shielded(|| drop(ManuallyDrop::into_inner(engine)));
+            return;
+        }
         let access = Access::new(&self.typed().variable, Mode::EXCLUSIVE);
         let free = FreeBody(self.0);
         ManuallyDrop::into_inner(engine).free(Unpushed::new(Operation::own(Role::Frees, access, |_, _| free.run())));

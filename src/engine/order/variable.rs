@@ -125,6 +125,16 @@ impl<T> TypedVariable<T> {
     }
 }
 
+impl<T> TypedVariable<T> {
+    /// Returns a variable that was written once, with a value that may have other owners.
+    #[inline]
+    pub(crate) fn written(name: Name, engine: usize, value: Arc<T>) -> Self {
+        let variable = Variable::new(name, engine, true);
+        variable.count_write();
+        Self { variable, cell: VarCell::shared(value) }
+    }
+}
+
 /// A pointer to a variable, for the body of an operation. It keeps no count: the operation that frees the
 /// variable is behind all others in its queue.
 ///
