@@ -19,7 +19,7 @@ macro_rules! push_all {
                 (Some(write), &[read]) => push!($to, &$vars[read], &$vars[write], |x: &u64| x.wrapping_add(1)),
                 (None, &[read]) => push!($to, &$vars[read], (), |x: &u64| _ = std::hint::black_box(*x)),
                 (write, reads) => {
-                    let reads: Vec<Var<u64>> = reads.iter().map(|&read| $vars[read].clone()).collect();
+                    let reads: Vec<&Var<u64>> = reads.iter().map(|&read| &$vars[read]).collect();
                     let sum = |values: Each<u64>| values.iter().fold(0, |sum: u64, value| sum.wrapping_add(*value));
                     push!($to, &reads[..], &$vars[write.expect("what reads much writes")], sum)
                 }
@@ -59,8 +59,8 @@ pub(crate) fn run(workload: &Workload, workers: usize, bulk: usize) -> f64 {
 
 /// By itself, because what is collected must outlive the bulk.
 async fn push_joined(engine: &Engine, workload: &Workload, vars: &[Var<u64>], operations_max: usize) {
-    let reads = |reads: &[usize]| reads.iter().map(|&read| vars[read].clone()).collect();
-    let reads: Vec<Vec<Var<u64>>> =
+    let reads = |reads: &[usize]| reads.iter().map(|&read| &vars[read]).collect();
+    let reads: Vec<Vec<&Var<u64>>> =
         workload.iter().map(|(_, list)| if list.len() > 1 { reads(list) } else { Vec::new() }).collect();
     let mut bulk = engine.bulk(operations_max);
     for ((write, list), reads) in workload.iter().zip(&reads) {

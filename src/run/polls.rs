@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::inner::{Live, RunInner};
-use crate::device::host::{Alone, CHEAP_NS, Cost, Pace, Resume, SURPRISE, Ticket, Tickets, at_steps_of};
+use crate::device::host::{Alone, CHEAP_NS, Cost, Pace, Resume, Ticket, Tickets, at_steps_of};
 use crate::error::shielded;
 use crate::runtime::{add_work, inside_executor};
 use crate::sync::Ordering;
@@ -54,7 +54,7 @@ impl RunInner {
     /// Adds the time of a poll that has run the run since `start`, if that was noted.
     pub(super) fn add_poll(&self, start: Option<Instant>) {
         let ns = start.map_or(0, |start| start.elapsed().as_nanos() as u64);
-        self.plan().cost.add_poll(ns <= SURPRISE * self.cheap_ns());
+        self.plan().cost.add_poll(ns, self.cheap_ns());
         if self.core.pool.is_some() {
             add_work(ns + BESIDE_NS, self.core.poll_budget);
         }

@@ -13,7 +13,7 @@
 //! ```
 
 use std::cell::Cell;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use crate::sync::thread_local;
@@ -47,17 +47,21 @@ pub(crate) fn add_work(ns: u64, budget: Duration) {
 /// let others run.
 #[inline]
 pub(crate) fn poll_share(cx: &mut Context<'_>) -> Poll<Share> {
-    if !may_work() {
-        return let_others_run(cx);
-    }
+    ready!(poll_work(cx));
     poll_unit(cx)
 }
 
+/// Waits until polls and pushes on this thread may do work.
+#[inline]
+pub(crate) fn poll_work(cx: &mut Context<'_>) -> Poll<()> {
+    if may_work() { Poll::Ready(()) } else { let_others_run(cx) }
+}
+
 #[cold]
-fn let_others_run(cx: &mut Context<'_>) -> Poll<Share> {
+fn let_others_run(cx: &mut Context<'_>) -> Poll<()> {
     // A thread that is being torn down has no budget.
     if WORKED.try_with(|worked| worked.set(0)).is_err() {
-        return poll_unit(cx);
+        return Poll::Ready(());
     }
     cx.waker().wake_by_ref();
     Poll::Pending

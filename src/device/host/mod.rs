@@ -20,7 +20,7 @@ mod try_lock;
 mod worker;
 
 pub(crate) use barrier::Barrier;
-pub(crate) use cost::{CHEAP_NS, Cost, SURPRISE};
+pub(crate) use cost::{CHEAP_NS, Cost};
 pub(crate) use deque::Deque;
 pub(crate) use origin::Origin;
 pub(crate) use pool::{Around, Entry, Pool, Resume, SLOTS_MAX};

@@ -14,7 +14,7 @@ use super::handle::Pushed;
 use super::pace::HANDED_OVER;
 use crate::engine::order::{Key, Unpushed};
 use crate::error::{Error, Kind, Result};
-use crate::runtime::WaiterKey;
+use crate::runtime::{WaiterKey, poll_work};
 
 /// A push: a future that returns the [handle](Pushed) of the operation; made by
 /// [`Engine::push`](crate::Engine::push).
@@ -72,6 +72,8 @@ impl Future for Push<'_> {
     #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Pushed>> {
         let Self { core, state } = &mut *self;
+        // The operation was pushed before. Cheap ones that follow have a new share.
+        ready!(poll_work(cx));
         // Taken out first: a drop of the old state after the match would force the result into memory.
         Poll::Ready(match mem::replace(state, State::Spent) {
             State::Rest => Ok(Pushed::ended(Ok(()))),

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::engine_core::{EngineCore, NO_SLOT};
-use crate::device::host::{Cost, SURPRISE};
+use crate::device::host::Cost;
 use crate::engine::order::{Batch, Granted, Operation, Rest, Runnable, Unpushed};
 use crate::error::Result;
 use crate::runtime::{add_work, inside_executor, is_outside, may_work};
@@ -140,7 +140,7 @@ impl EngineCore {
     /// Returns a function that notes the time of a cheap body that a push has run.
     fn note(&self, cost: &Cost, hand_over: u64) -> impl FnOnce(u64, bool) {
         move |ns, _| {
-            cost.add_poll(ns <= SURPRISE * (CHEAP_NS + hand_over));
+            cost.add_poll(ns, CHEAP_NS + hand_over);
             add_work(ns.saturating_sub(hand_over), self.sites.budget);
         }
     }

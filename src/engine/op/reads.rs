@@ -26,6 +26,8 @@ pub struct Asking {
     second: Option<Access>,
     /// All, if there are more than two. The first two entries are overwritten with those above.
     all: Vec<Access>,
+    /// A bit for each of those behind the first two. Where a variable's is not set, it is a new one.
+    seen: u64,
     /// Whether one is taken and read as well.
     pub(super) is_aliased: bool,
 }
@@ -39,7 +41,7 @@ impl fmt::Debug for Asking {
 impl Asking {
     #[inline(always)]
     pub(super) fn new() -> Self {
-        Self { first: None, second: None, all: Vec::new(), is_aliased: false }
+        Self { first: None, second: None, all: Vec::new(), seen: 0, is_aliased: false }
     }
 
     /// Asks for a variable. The pointer is for the body of the operation that is made of this.
@@ -49,9 +51,9 @@ impl Asking {
         let variable = var.variable();
         if !self.ask_few(access, variable, mode) {
             // Taken out, because what a call gets the address of is in memory.
-            let mut all = mem::take(&mut self.all);
-            self.is_aliased |= ask_more(&mut all, variable, mode);
-            self.all = all;
+            let (mut all, mut seen) = (mem::take(&mut self.all), self.seen);
+            self.is_aliased |= ask_more(&mut all, &mut seen, variable, mode);
+            (self.all, self.seen) = (all, seen);
         }
         pointer
     }
@@ -61,13 +63,22 @@ impl Asking {
         vars: &'p [Var<T>],
         mode: Mode,
     ) -> impl Iterator<Item = VarPtr<T>> + use<'p, T> {
-        let mut all = mem::take(&mut self.all);
+        self.ask_each(vars.iter(), mode);
+        vars.iter().map(move |var| var.access(mode).1)
+    }
+
+    fn ask_each<'p, T: Send + Sync + 'static>(&mut self, vars: impl ExactSizeIterator<Item = &'p Var<T>>, mode: Mode) {
+        let (mut all, mut seen) = (mem::take(&mut self.all), self.seen);
+        if vars.len() > 2 {
+            // And one that the operation writes.
+            all.reserve(vars.len() + 3);
+        }
         for var in vars {
             let variable = var.variable();
-            self.is_aliased |= !self.ask_few(var.access(mode).0, variable, mode) && ask_more(&mut all, variable, mode);
+            let is_few = self.ask_few(var.access(mode).0, variable, mode);
+            self.is_aliased |= !is_few && ask_more(&mut all, &mut seen, variable, mode);
         }
-        self.all = all;
-        vars.iter().map(move |var| var.access(mode).1)
+        (self.all, self.seen) = (all, seen);
     }
 
     /// Returns false if it is one more than two.
@@ -114,18 +125,22 @@ impl<P: Params<Vars>> Bound<P> {
     /// Calls `look`, which reads the variables, if there are one or two with values, and no pending operation
     /// uses them. `look` may fail; its result is None then, too.
     pub(crate) fn look<R>(&self, core: &Arc<EngineCore>, look: impl FnOnce(&P, Grant<'_>) -> Result<R>) -> Option<R> {
-        let Asking { first: Some(first), second, all, is_aliased: false } = &self.asking else { return None };
+        let Asking { first: Some(first), second, all, is_aliased: false, .. } = &self.asking else { return None };
         let reading = if all.is_empty() { Reading::of(first, second.as_ref())? } else { return None };
         core.glance_at(&reading, |grant| look(&self.params, grant).ok()).flatten()
     }
 }
 
 /// Asks for one variable more than two. Returns whether it is taken and read as well.
-fn ask_more(all: &mut Vec<Access>, variable: &Variable, mode: Mode) -> bool {
+fn ask_more(all: &mut Vec<Access>, seen: &mut u64, variable: &Variable, mode: Mode) -> bool {
     if all.is_empty() {
         all.extend([Access::new(variable, mode), Access::new(variable, mode)]);
     }
-    let scanned = all.len().min(SCANNED);
+    // Multiplied by 2^64 over the golden ratio: the upper bits depend on all.
+    let bit = 1 << ((std::ptr::from_ref(variable).addr() as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58);
+    let may_be_known = *seen & bit != 0;
+    *seen |= bit;
+    let scanned = if may_be_known { all.len().min(SCANNED) } else { 2 };
     if let Some(known) = all[2..scanned].iter_mut().find(|known| known.is_of(variable)) {
         return known.add(mode);
     }
@@ -141,6 +156,7 @@ fn all_of(first: Access, second: Access, mut all: Vec<Access>) -> Accesses {
 
 impl<T: Send + Sync + 'static> Single for &Var<T> {}
 impl<T: Send + Sync + 'static> Single for &[Var<T>] {}
+impl<T: Send + Sync + 'static> Single for &[&Var<T>] {}
 impl<T: Send + Sync + 'static> Single for TakeVar<'_, T> {}
 
 impl<T: Send + Sync + 'static> OneRead<Vars> for &Var<T> {
@@ -179,5 +195,16 @@ impl<T: Send + Sync + 'static> OneRead<Vars> for &[Var<T>] {
     #[inline(always)]
     fn bind(self, asking: &mut Asking) -> Self::Param {
         EachOf(asking.ask_all(self, Mode::READ).collect())
+    }
+}
+
+/// For variables that are chosen at run time: no handle is cloned.
+impl<T: Send + Sync + 'static> OneRead<Vars> for &[&Var<T>] {
+    type Param = EachOf<VarPtr<T>>;
+
+    #[inline(always)]
+    fn bind(self, asking: &mut Asking) -> Self::Param {
+        asking.ask_each(self.iter().copied(), Mode::READ);
+        EachOf(self.iter().map(|var| var.access(Mode::READ).1).collect())
     }
 }

@@ -81,7 +81,7 @@ pub(crate) enum Role {
 
 /// The most variables that a further one is compared with. If an operation has more, all are sorted and
 /// compared at the end.
-pub(crate) const SCANNED: usize = 16;
+pub(crate) const SCANNED: usize = 32;
 
 impl Operation {
     #[inline]

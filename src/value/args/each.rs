@@ -3,6 +3,8 @@
 use std::fmt;
 use std::ops::Index;
 
+use smallvec::SmallVec;
+
 use crate::value::{Cells, Slot};
 
 /// The values that a closure reads through one slice (`&values[..]`), in its order.
@@ -10,7 +12,7 @@ pub struct Each<'a, T>(Values<'a, T>);
 
 enum Values<'a, T> {
     Cells(&'a [Slot<T>], Cells<'a>),
-    Found(Vec<&'a T>),
+    Found(SmallVec<[&'a T; 16]>),
 }
 
 impl<'a, T: 'static> Each<'a, T> {
@@ -18,7 +20,7 @@ impl<'a, T: 'static> Each<'a, T> {
         Self(Values::Cells(slots, cells))
     }
 
-    pub(crate) fn found(values: Vec<&'a T>) -> Self {
+    pub(crate) fn found(values: SmallVec<[&'a T; 16]>) -> Self {
         Self(Values::Found(values))
     }
 
