@@ -60,15 +60,15 @@ pub(crate) fn run(workload: &Workload, workers: usize, bulk: usize) -> f64 {
 /// By itself, because what is collected must outlive the bulk.
 async fn push_joined(engine: &Engine, workload: &Workload, vars: &[Var<u64>], operations_max: usize) {
     let reads = |reads: &[usize]| reads.iter().map(|&read| &vars[read]).collect();
-    let reads: Vec<Vec<&Var<u64>>> =
-        workload.iter().map(|(_, list)| if list.len() > 1 { reads(list) } else { Vec::new() }).collect();
-    let mut bulk = engine.bulk(operations_max);
-    for ((write, list), reads) in workload.iter().zip(&reads) {
+    let wide: Vec<Vec<&Var<u64>>> = workload.iter().filter(|(_, list)| list.len() > 1).map(|(_, list)| reads(list)).collect();
+    let (mut bulk, mut wide) = (engine.bulk(operations_max), wide.iter());
+    for (write, list) in workload.iter() {
         let op = match (write, list) {
             (Some(write), &[read]) => Op::task("op", &vars[read], &vars[write], |x: &u64| x.wrapping_add(1)),
             (None, &[read]) => Op::task("op", &vars[read], (), |x: &u64| _ = std::hint::black_box(*x)),
             (write, _) => {
                 let sum = |values: Each<u64>| values.iter().fold(0, |sum: u64, value| sum.wrapping_add(*value));
+                let reads = wide.next().expect("there is one for each such operation");
                 Op::task("op", &reads[..], &vars[write.expect("what reads much writes")], sum)
             }
         };

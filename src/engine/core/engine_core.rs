@@ -146,6 +146,7 @@ impl EngineCore {
     }
 
     /// Returns true once the executor is shut down.
+    #[inline]
     pub(super) fn is_closed(&self) -> bool {
         // ORDERING: SeqCst: see `shut_down`.
         self.attention.load(Ordering::SeqCst) & CLOSED != 0

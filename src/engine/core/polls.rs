@@ -1,13 +1,14 @@
 //! Engines without workers: the thread that pushes an operation runs it, or a poll of a future of the engine.
 
+use std::mem;
 use std::sync::Arc;
 use std::task::Context;
 
 use super::engine_core::{EngineCore, NO_SLOT};
 use crate::engine::order::{
-    Batch, Grant, Granted, Key, More, NothingPending, Operation, Reading, Runnable, Scope, Turn, Unpushed, Variable,
+    Batch, Grant, Granted, Joined, Key, More, NothingPending, Reading, Rest, Runnable, Scope, Turn, Unpushed, Variable,
 };
-use crate::error::{Result, shielded};
+use crate::error::Result;
 use crate::runtime::{STEPS_MAX, WaiterKey};
 use crate::sync::{Ordering, lock};
 
@@ -267,13 +268,16 @@ impl EngineCore {
 
     /// Performs the parts of a joined operation, which has been granted all their variables. Returns the
     /// first failure.
-    pub(super) fn perform_parts(&self, joined: &Granted<'_>, parts: Vec<Operation>) -> Result<()> {
+    pub(super) fn perform_parts(&self, joined: &Granted<'_>, parts: Joined) -> Result<()> {
         let mut outcome = Ok(());
-        for mut part in parts {
-            let performed = self.perform(joined.part(&mut part), NO_SLOT).map(drop);
-            outcome = outcome.and(performed);
-            let _ = shielded(|| drop(part));
-        }
+        parts.run_each(|part| match self.perform(joined.part(part), NO_SLOT) {
+            Ok(rest) => {
+                debug_assert!(matches!(rest, Rest::Nothing), "what may leave work is not joined");
+                mem::forget(rest);
+            }
+            Err(error) if outcome.is_ok() => outcome = Err(error),
+            Err(error) => drop(error),
+        });
         outcome
     }
 }

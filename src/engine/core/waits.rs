@@ -14,6 +14,7 @@ use crate::sync::lock;
 impl EngineCore {
     /// Returns true in a child that was forked from the process of the executor's threads. There a lock may
     /// be held for ever by a thread that does not exist, so none is taken.
+    #[inline]
     pub(in crate::engine) fn is_forked(&self) -> bool {
         // Without workers there are no threads that a child would lack.
         !self.is_inline() && self.origin.is_forked()

@@ -1,14 +1,16 @@
 //! Several operations as one: it uses the union of their variables, and one thread runs them in order.
 
 use std::fmt;
+use std::future::Future;
 use std::marker::PhantomData;
-use std::mem;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use super::description::Op;
+use super::parts::Parts;
 use crate::engine::Engine;
 use crate::engine::core::Pushed;
-use crate::engine::order::{Accesses, Body, Operation, Rest, Role, Unpushed};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::name::Name;
 
 impl<'v> Op<'v> {
@@ -37,60 +39,11 @@ impl<'v> Op<'v> {
     /// # Ok::<(), anabranch::Error>(()) }).unwrap();
     /// ```
     pub fn join(name: impl Into<Name>, operations: impl IntoIterator<Item = Op<'v>>) -> Self {
-        let mut parts = Parts::default();
-        operations.into_iter().for_each(|op| parts.add(op));
+        let operations = operations.into_iter();
+        let mut parts = Parts::with_capacity(operations.size_hint().0);
+        operations.for_each(|mut op| parts.add(&mut op));
         parts.join(name.into())
     }
-}
-
-/// Operations that are being joined. Their variables are borrowed for as long as the joined one's.
-#[derive(Default)]
-struct Parts {
-    operations: Vec<Operation>,
-    /// What they use. A variable may be there more than once.
-    accesses: Accesses,
-    fault: Option<Error>,
-}
-
-/// The accesses that a further one is compared with.
-const RECENT: usize = 2;
-
-impl Parts {
-    fn add(&mut self, mut op: Op<'_>) {
-        let Some(operation) = op.unpushed().take_operation() else { return };
-        if self.fault.is_none() {
-            self.fault = operation.fault().cloned().or_else(|| why_not_joined(&operation));
-        }
-        for access in operation.accesses() {
-            // The others are compared when all are there, and sorted.
-            let recent = self.accesses.len().saturating_sub(RECENT);
-            match self.accesses[recent..].iter_mut().find(|known| known.address() == access.address()) {
-                Some(known) => _ = known.add(access.mode()),
-                None => self.accesses.push(access.again()),
-            }
-        }
-        self.operations.push(operation);
-    }
-
-    fn join<'v>(&mut self, name: Name) -> Op<'v> {
-        let Self { operations, accesses, fault } = mem::take(self);
-        let body = Body::new(|_, rest| {
-            *rest = Rest::Parts(operations);
-            Ok(())
-        });
-        let mut operation = Operation::new(name, accesses, body);
-        operation.role = Role::Joins;
-        let mut unpushed = Unpushed::new(operation);
-        unpushed.check(false);
-        let mut op = Op(unpushed);
-        fault.into_iter().for_each(|fault| op.set(|operation| operation.set_fault(fault)));
-        op
-    }
-}
-
-fn why_not_joined(operation: &Operation) -> Option<Error> {
-    let is_alone = operation.is_async || operation.is_kernel;
-    is_alone.then(|| Kind::OpNotJoined { operation: operation.name.to_cow() }.into())
 }
 
 /// Collects operations and [joins](Op::join) so many at a time; made by [`Engine::bulk`].
@@ -127,7 +80,7 @@ impl<'v> Bulk<'v> {
     }
 
     /// Adds an operation, and pushes those that were collected if there are enough. One that is a future or
-    /// a kernel is pushed behind them by itself. It is lazy: nothing is added until it is awaited.
+    /// a kernel is pushed behind them by itself. It acts at once: the future only waits for room.
     ///
     /// # Errors
     /// As [`Engine::push`]. An operation with a mistake is not added; those that were collected are kept.
@@ -136,22 +89,39 @@ impl<'v> Bulk<'v> {
     /// # Cancellation
     /// If it is dropped while it waits for room, what was collected is lost: neither run nor reported. Do not
     /// put it into a timeout where that matters.
-    pub async fn push(&mut self, op: Op<'v>) -> Result<()> {
-        let mut op = op;
+    #[inline]
+    pub fn push(&mut self, mut op: Op<'v>) -> impl Future<Output = Result<()>> {
+        let added = self.add(&mut op);
+        Adding(if matches!(added, Added::Collected) { None } else { Some(Box::pin(self.go_on(added))) })
+    }
+
+    async fn go_on(&mut self, added: Added<'v>) -> Result<()> {
+        match added {
+            Added::Collected => Ok(()),
+            Added::Full => self.flush().await,
+            Added::Refused(fault) => Err(fault),
+            Added::Alone(op) => {
+                self.flush().await?;
+                self.engine.push(*op).await.map(drop)
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn add(&mut self, op: &mut Op<'v>) -> Added<'v> {
         // Here, because the joined operation is refused as a whole.
         if let Some(fault) = self.engine.core.fault(op.unpushed()) {
-            return Err(fault);
+            return Added::Refused(fault);
         }
-        if op.unpushed().get().is_some_and(|operation| why_not_joined(operation).is_some()) {
-            self.flush().await?;
-            return self.engine.push(op).await.map(drop);
+        if op.unpushed().get().is_some_and(|operation| operation.is_async || operation.is_kernel) {
+            return Added::Alone(Box::new(Op(op.unpushed().take())));
         }
         self.parts.add(op);
-        if self.parts.operations.len() < self.operations_max { Ok(()) } else { self.flush().await }
+        if self.parts.len() < self.operations_max { Added::Collected } else { Added::Full }
     }
 
     async fn flush(&mut self) -> Result<()> {
-        if self.parts.operations.is_empty() {
+        if self.parts.len() == 0 {
             return Ok(());
         }
         self.engine.push(self.parts.join("bulk".into())).await.map(drop)
@@ -169,9 +139,30 @@ impl<'v> Bulk<'v> {
     }
 }
 
+/// What became of an operation.
+enum Added<'v> {
+    Collected,
+    Full,
+    Refused(Error),
+    /// It is not joined with others.
+    Alone(Box<Op<'v>>),
+}
+
+/// The rest of a push. Nearly always there is none.
+struct Adding<F>(Option<Pin<Box<F>>>);
+
+impl<F: Future<Output = Result<()>>> Future for Adding<F> {
+    type Output = Result<()>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        self.0.as_mut().map_or(Poll::Ready(Ok(())), |rest| rest.as_mut().poll(cx))
+    }
+}
+
 impl Drop for Bulk<'_> {
     fn drop(&mut self) {
-        if self.parts.operations.is_empty() {
+        if self.parts.len() == 0 {
             return;
         }
         let (core, mut op) = (&self.engine.core, self.parts.join("bulk".into()));
@@ -185,7 +176,7 @@ impl Drop for Bulk<'_> {
 
 impl fmt::Debug for Bulk<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let collected = self.parts.operations.len();
+        let collected = self.parts.len();
         f.debug_struct("Bulk").field("operations_max", &self.operations_max).field("collected", &collected).finish()
     }
 }

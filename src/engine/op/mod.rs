@@ -3,6 +3,7 @@
 mod bulk;
 mod description;
 mod kernel;
+mod parts;
 mod reads;
 mod stream;
 mod var;

@@ -96,10 +96,12 @@ impl Access {
     }
 
     /// Returns the same access for another operation.
+    #[inline(always)]
     pub(crate) fn again(&self) -> Self {
         Self { address: self.address, request: Request::new(self.request.is_write()) }
     }
 
+    #[inline]
     pub(crate) fn mode(&self) -> Mode {
         let exclusive = if self.request.is_write() { EXCLUDES } else { 0 };
         Mode(self.uses().0 | exclusive)

@@ -1,16 +1,16 @@
 //! An operation's closure with its type erased. A small one lies in place, so that it needs no allocation; a
 //! large one lies in a box.
 
-use std::mem::MaybeUninit;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use super::operation::Operation;
+use super::operation::{Operation, Unpushed};
 use super::tokens::{Grant, Runnable};
 use crate::device::StreamMut;
-use crate::error::BoxError;
+use crate::error::{BoxError, shielded};
 use crate::runtime::AsyncContext;
 
 /// The body of an operation. If work is left, the [`Rest`] gets that. The result is two words, which come in
@@ -33,7 +33,7 @@ pub(crate) enum Rest {
     /// Its future is pending.
     Pending(Arc<dyn PendingFuture>),
     /// It consists of these operations, to be performed in order.
-    Parts(Vec<Operation>),
+    Parts(Joined),
     /// It is a kernel, and needs a stream of a device.
     Kernel(Enqueue),
 }
@@ -53,6 +53,51 @@ pub(crate) trait PendingFuture: Send + Sync {
 
     /// Drops it, unless a thread polls it now, and makes its operation ready, so that it ends.
     fn abandon(self: Arc<Self>);
+}
+
+/// The operations of a joined one. Each is moved once, and dropped where it was run.
+#[derive(Default)]
+pub(crate) struct Joined(Vec<Operation>);
+
+impl Joined {
+    pub(crate) fn with_capacity(operations: usize) -> Self {
+        Self(Vec::with_capacity(operations))
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Takes an operation, which borrows its variables for as long as the joined one does.
+    #[inline]
+    pub(crate) fn push(&mut self, unpushed: &mut Unpushed<'_>) {
+        let Some(operation) = &unpushed.operation else { return };
+        self.0.reserve(1);
+        let end = self.0.spare_capacity_mut()[0].as_mut_ptr();
+        // Copied at once. `Vec::push` would copy it twice, and the second copy would wait for the first one.
+        // SAFETY: two places, of which the second is free. The first is forgotten below.
+        unsafe { std::ptr::copy_nonoverlapping(operation, end, 1) };
+        // SAFETY: the operation was copied, so it is not dropped here.
+        unsafe { std::ptr::write(&raw mut unpushed.operation, None) };
+        // SAFETY: one more place is written.
+        unsafe { self.0.set_len(self.0.len() + 1) };
+    }
+
+    /// Calls `run` with each, and drops it then. If `run` panics, the rest is leaked.
+    pub(crate) fn run_each(self, mut run: impl FnMut(&mut Operation)) {
+        let mut operations = ManuallyDrop::new(self.0);
+        for operation in operations.iter_mut() {
+            run(operation);
+            if !operation.is_bare() {
+                // SAFETY: it is not used after this: the vector forgets it below.
+                let _ = shielded(|| unsafe { std::ptr::drop_in_place(operation) });
+            }
+        }
+        // SAFETY: all were dropped, or have nothing to drop.
+        unsafe { operations.set_len(0) };
+        drop(ManuallyDrop::into_inner(operations));
+    }
 }
 
 /// A kernel that needs a stream.

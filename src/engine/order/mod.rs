@@ -25,7 +25,7 @@ mod variable;
 
 pub(crate) use access::{Access, Mode};
 pub(crate) use batch::{Batch, FREED_MAX};
-pub(crate) use body::{Body, Enqueue, GrantedFuture, OpFuture, Outcome, PendingFuture, Rest, Work};
+pub(crate) use body::{Body, Enqueue, GrantedFuture, Joined, OpFuture, Outcome, PendingFuture, Rest, Work};
 #[cfg(test)]
 pub(crate) use device_use::Ending;
 pub(crate) use device_use::{Completed, DeviceUse, Failure, Recorded, SubmittedOp};
@@ -35,7 +35,7 @@ pub(crate) use handle_state::Key;
 pub(crate) use inspection::Inspection;
 pub(crate) use operation::{Accesses, Granted, Operation, PRIORITY_MAX, Role, SCANNED, Target, Unpushed};
 pub(crate) use predecessors::Predecessors;
-pub(crate) use queue::OPERATIONS_MAX;
+pub(crate) use queue::{OPERATIONS_MAX, REQUESTS_MAX};
 #[cfg(test)]
 pub(crate) use queue::{Queue, Request, RequestId, Requests};
 pub(crate) use reading::Reading;

@@ -9,7 +9,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::access::Access;
 use super::body::{Body, Enqueue, Rest, Work};
-use super::queue::REQUESTS_MAX;
+use super::queue::{Queue, REQUESTS_MAX};
 use super::scope::{ENGINE, Scope};
 use super::tokens::{Grant, NothingPending};
 use super::variable::Variable;
@@ -110,14 +110,17 @@ impl Operation {
     /// check of that is cheaper than a drop of each field.
     #[inline(always)]
     pub(super) fn clear(place: &mut Option<Self>) {
-        let is_bare = |operation: &mut Self| {
-            let is_fixed = operation.name.is_fixed() && !operation.accesses.spilled() && operation.rare.is_none();
-            is_fixed && !operation.body.get_mut().needs_drop()
-        };
-        match place.as_mut().is_some_and(is_bare) {
+        match place.as_mut().is_some_and(Self::is_bare) {
             true => std::mem::forget(place.take()),
             false => *place = None,
         }
+    }
+
+    /// Returns whether there is nothing to drop.
+    #[inline(always)]
+    pub(super) fn is_bare(&mut self) -> bool {
+        let is_fixed = self.name.is_fixed() && !self.accesses.spilled() && self.rare.is_none();
+        is_fixed && !self.body.get_mut().needs_drop()
     }
 
     /// Calls `act` with each access. The first is called apart, because most operations have only one, and
@@ -130,6 +133,7 @@ impl Operation {
         }
     }
 
+    #[inline]
     pub(crate) fn accesses(&self) -> &[Access] {
         &self.accesses
     }
@@ -257,11 +261,6 @@ impl<'v> Unpushed<'v> {
         Self { operation: self.operation.take(), vars: PhantomData }
     }
 
-    /// Takes the operation out, for a joined one that borrows its variables for `'v`.
-    pub(crate) fn take_operation(&mut self) -> Option<Operation> {
-        self.operation.take()
-    }
-
     #[inline(always)]
     pub(crate) fn clear(&mut self) {
         Operation::clear(&mut self.operation);
@@ -323,22 +322,22 @@ impl<'v> Unpushed<'v> {
     ///
     /// The [`NothingPending`] shows that these queues are empty, and that no request enters.
     pub(crate) fn hold(&self, _: &NothingPending<'_>) -> bool {
-        let failed = self.written().position(|variable| !variable.queue.hold());
-        failed.into_iter().for_each(|failed| self.written().take(failed).for_each(|variable| variable.queue.let_go()));
-        failed.is_none()
+        Queue::hold(self.written())
     }
 
     /// Ends what `hold` began.
     pub(crate) fn let_go(&self) {
-        self.written().for_each(|variable| variable.queue.let_go());
+        self.written().for_each(Queue::let_go);
     }
 
-    /// Returns the variables that others must not glance at meanwhile. There is no other handle to one that
-    /// it frees.
-    fn written(&self) -> impl Iterator<Item = &Variable> {
-        let accesses = self.operation.iter().filter(|operation| !operation.frees()).flat_map(|operation| operation.accesses());
+    /// Returns the queues of the variables that others must not glance at meanwhile. There is no other handle
+    /// to one that it frees.
+    #[inline]
+    fn written(&self) -> impl Iterator<Item = &Queue> + Clone {
+        let accesses =
+            self.operation.as_ref().filter(|operation| !operation.frees()).map_or(&[][..], |operation| operation.accesses());
         // SAFETY: the operation was not pushed, so there are handles to its variables.
-        accesses.filter(|access| access.request.is_write()).map(|access| unsafe { access.variable() })
+        accesses.iter().filter(|access| access.request.is_write()).map(|access| unsafe { &access.variable().queue })
     }
 
     /// Returns the operation as granted, to be run in place.

@@ -11,7 +11,7 @@
 //!  link   of each request: the next one, whether that writes, and GRANTED, HAS_LEFT, WRITES of its own
 //! ```
 
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, fence};
 
 /// The id of a request: the slot of its operation, and its number among the operation's requests. Never 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,6 +60,7 @@ impl Request {
         Self { link: AtomicU64::new(if is_write { WRITES } else { 0 }) }
     }
 
+    #[inline]
     pub(crate) fn is_write(&self) -> bool {
         // ORDERING: Relaxed: the bit never changes.
         self.link.load(Ordering::Relaxed) & WRITES != 0
@@ -119,18 +120,21 @@ impl Queue {
     /// A write that enters meanwhile finds one more reader at the gate, and waits there. A request that
     /// entered before is at the tail; then `look` is not called.
     pub(crate) fn glance<R>(&self, requests: &mut impl Requests, look: impl FnOnce() -> R) -> Option<R> {
-        // ORDERING: AcqRel pairs with `change_gate`: if a write came to the gate before, the load below sees
-        // that write at the tail.
-        self.gate.fetch_add(1, Ordering::AcqRel);
+        // ORDERING: Release and Acquire pair with `change_gate`: if a write came to the gate before, the load
+        // below sees that write at the tail. SeqCst pairs with the fence in `hold`.
+        self.gate.fetch_add(1, Ordering::SeqCst);
+        // Loom knows no order of SeqCst accesses, but of fences.
+        #[cfg(anabranch_loom)]
+        fence(Ordering::SeqCst);
         // ORDERING: Acquire pairs with the exchange in `leave`: if the queue is empty, the value of the last
-        // write is visible.
-        let seen = (self.tail.load(Ordering::Acquire) == 0).then(look);
+        // write is visible. SeqCst pairs with the fence in `hold`.
+        let seen = (self.tail.load(Ordering::SeqCst) == 0).then(look);
         self.go_out(0, requests);
         seen
     }
 
-    /// Holds the queue of a variable for a write that is not in it. The queue is empty, and no request enters
-    /// until [`Queue::let_go`]. Returns false, and holds nothing, if a glance goes on.
+    /// Holds queues for a write that is not in them. They are empty, and no request enters until
+    /// [`Queue::let_go`]. Returns false, and holds none, if a glance goes on at one of them.
     ///
     /// ```text
     ///  tail    gate         event     tail    then
@@ -138,18 +142,23 @@ impl Queue {
     ///  0       readers      hold      0       false
     ///  HELD    any          let go    0
     /// ```
-    pub(crate) fn hold(&self) -> bool {
-        // ORDERING: Relaxed: the change of the gate publishes it.
-        self.tail.store(HELD, Ordering::Relaxed);
-        // A read-modify-write although nothing changes: a later glance sees that the tail is held.
-        let is_free = self.change_gate(|gate| gate) & READERS == 0;
+    #[inline]
+    pub(crate) fn hold<'q>(queues: impl Iterator<Item = &'q Self> + Clone) -> bool {
+        // ORDERING: Relaxed: the fence orders it before the loads of the gates.
+        queues.clone().for_each(|queue| queue.tail.store(HELD, Ordering::Relaxed));
+        // ORDERING: pairs with the SeqCst accesses in `glance`. Of "hold the tail, load the gate" and "count
+        // a reader at the gate, load the tail" one side sees the other.
+        fence(Ordering::SeqCst);
+        // ORDERING: Acquire pairs with `go_out`: the readers that have left are done.
+        let is_free = queues.clone().all(|queue| queue.gate.load(Ordering::Acquire) & READERS == 0);
         if !is_free {
-            self.let_go();
+            queues.for_each(Self::let_go);
         }
         is_free
     }
 
     /// Ends what `hold` began.
+    #[inline]
     pub(crate) fn let_go(&self) {
         // ORDERING: Release pairs with the Acquire in `glance`: the value that was written is visible.
         self.tail.store(0, Ordering::Release);

@@ -200,7 +200,7 @@ impl<T: Send + Sync + 'static> Key for VarPtr<T> {
     }
 
     fn each<'a>(vars: &'a [Self], grant: Grant<'a>) -> Result<Each<'a, T>> {
-        vars.iter().map(|var| var.get(grant)).collect::<Result<_>>().map(Each::found)
+        Each::found(vars.iter().map(|var| var.get(grant)))
     }
 
     #[inline]

@@ -1,27 +1,38 @@
 //! The argument for a slice of values.
 
+use crate::value::{Cells, Slot};
 use std::fmt;
 use std::ops::Index;
-
-use smallvec::SmallVec;
-
-use crate::value::{Cells, Slot};
 
 /// The values that a closure reads through one slice (`&values[..]`), in its order.
 pub struct Each<'a, T>(Values<'a, T>);
 
 enum Values<'a, T> {
     Cells(&'a [Slot<T>], Cells<'a>),
-    Found(SmallVec<[&'a T; 16]>),
+    /// Up to [`FEW`], and their number.
+    Few([Option<&'a T>; FEW], usize),
+    Many(Vec<&'a T>),
 }
+
+/// As many need no allocation.
+const FEW: usize = 16;
 
 impl<'a, T: 'static> Each<'a, T> {
     pub(crate) fn in_cells(slots: &'a [Slot<T>], cells: Cells<'a>) -> Self {
         Self(Values::Cells(slots, cells))
     }
 
-    pub(crate) fn found(values: SmallVec<[&'a T; 16]>) -> Self {
-        Self(Values::Found(values))
+    /// Returns values that were found one by one, unless one was not.
+    pub(crate) fn found<E>(values: impl ExactSizeIterator<Item = Result<&'a T, E>>) -> Result<Self, E> {
+        let count = values.len();
+        if count > FEW {
+            return values.collect::<Result<_, E>>().map(|many| Self(Values::Many(many)));
+        }
+        let mut few = [None; FEW];
+        for (place, value) in few.iter_mut().zip(values) {
+            *place = Some(value?);
+        }
+        Ok(Self(Values::Few(few, count)))
     }
 
     /// Returns the values.
@@ -33,7 +44,8 @@ impl<'a, T: 'static> Each<'a, T> {
     pub fn len(&self) -> usize {
         match &self.0 {
             Values::Cells(slots, _) => slots.len(),
-            Values::Found(values) => values.len(),
+            Values::Few(_, count) => *count,
+            Values::Many(values) => values.len(),
         }
     }
 
@@ -46,7 +58,8 @@ impl<'a, T: 'static> Each<'a, T> {
     fn at(&self, index: usize) -> &'a T {
         match &self.0 {
             Values::Cells(slots, cells) => cells.get(slots[index]),
-            Values::Found(values) => values[index],
+            Values::Few(values, _) => values[index].expect("it was found"),
+            Values::Many(values) => values[index],
         }
     }
 }
