@@ -133,7 +133,6 @@ int main(int argc, char** argv) {
         for (int leaf = 0; leaf < kFan; leaf++) leaves.push_back(graph.add([] { work(kFanUnits); }, {root}));
         graph.add([] { work(kFanUnits); }, leaves);
     } else if (row == "handover") {
-        runs = 200;
         graph.add([] { work(kHandedUnits); }, {});
     } else if (row == "loop") {
         runs = 20;

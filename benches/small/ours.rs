@@ -7,7 +7,7 @@ use anabranch::policy::{CriticalPath, Single};
 use anabranch::{Executor, Flow, Function, Graph, Inputs, Op, Plan, Value, Var, inputs};
 use futures::executor::block_on;
 
-use crate::rows::{CHAIN, FAN, FAN_UNITS, HANDED_UNITS, Kind, Row};
+use crate::rows::{CHAIN, FAN, FAN_UNITS, HANDED, HANDED_UNITS, Kind, Row};
 use crate::vars;
 use crate::work::Work;
 use crate::workload::Workload;
@@ -24,7 +24,7 @@ pub(crate) fn figure(row: &Row, work: Work) -> f64 {
         Kind::One => one(&exec, count(20_000, 2_000)),
         Kind::Chain => run(&chain(CHAIN, move |_| work.run(1)), count(5_000, 2_000)),
         Kind::Fan => run(&fan(move || work.run(FAN_UNITS)), 100),
-        Kind::HandOver => run(&chain(1, move |_| work.run(HANDED_UNITS)), 200),
+        Kind::HandOver => run(&chain(1, move |_| work.run(HANDED_UNITS)), HANDED),
         Kind::ExecutorCall => calls(&exec, count(20_000, 2_000)),
         Kind::FlowCall => {
             let function = add_one();

@@ -43,6 +43,9 @@ pub(crate) const CHAIN: usize = 10;
 pub(crate) const FAN_UNITS: u64 = 400;
 /// Nodes side by side.
 pub(crate) const FAN: usize = 8;
+/// The runs of one that is handed over: enough for the operating system to have placed the threads when the
+/// first tenth, which is not timed, is over.
+pub(crate) const HANDED: u32 = 2_000;
 /// Of the node that is handed over.
 pub(crate) const HANDED_UNITS: u64 = 1_000;
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 use futures::future::join_all;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::rows::{CHAIN, FAN, FAN_UNITS, HANDED_UNITS, Kind, Row};
+use crate::rows::{CHAIN, FAN, FAN_UNITS, HANDED, HANDED_UNITS, Kind, Row};
 use crate::work::Work;
 
 const TIMES: u32 = 2_000;
@@ -28,7 +28,7 @@ pub(crate) fn figure(row: &Row, work: Work) -> Option<f64> {
             join_all((0..FAN).map(|_| tokio::spawn(async move { work.run(FAN_UNITS) }))).await;
             run(FAN_UNITS).await;
         }),
-        Kind::HandOver => time(&runtime, 200, async || run(HANDED_UNITS).await),
+        Kind::HandOver => time(&runtime, HANDED, async || run(HANDED_UNITS).await),
         _ => return None,
     };
     Some(row.figure(ns, work))

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::ticket::Queue;
 use super::worker::{Alone, Shared, work};
-use super::{Barrier, Deque, Progress, Ticket};
+use super::{Barrier, Deque, Progress, Ticket, TryLock};
 use crate::device::host::sleep::Sleep;
 use crate::error::{Error, Kind, Result};
 use crate::sync::{AtomicU64, Line, Mutex, Ordering, lock, spawn};
@@ -62,6 +62,8 @@ pub(crate) struct Pool {
     pub(super) around: Around,
     /// Whether others than workers count gates down, too.
     has_outsiders: bool,
+    /// Locked by the worker that looks longer for work than the others.
+    pub(super) lookout: TryLock<()>,
 }
 
 const STOPPING: u64 = 1;
@@ -98,6 +100,7 @@ impl Pool {
             deques: (0..workers).map(|_| Deque::new()).collect(),
             progress: (0..workers).map(|_| Line(Progress::new())).collect(),
             sleep: Sleep::new(workers, barrier),
+            lookout: TryLock::new(()),
             around,
             has_outsiders,
         });
@@ -197,6 +200,11 @@ impl Pool {
     /// orders this check against [`Pool::submit`], which threads outside of the pool call.
     pub(super) fn has_common_before_sleep(&self, is_refused: bool) -> bool {
         if is_refused { !lock(&self.common).is_empty() } else { self.has_common() }
+    }
+
+    /// Returns whether a worker runs a node.
+    pub(super) fn is_at_a_step(&self) -> bool {
+        self.progress.iter().any(|progress| progress.0.is_at_a_step())
     }
 
     /// Returns the steps that workers are at, of the run in `slot`.

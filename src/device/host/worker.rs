@@ -20,6 +20,10 @@ const FUEL: u32 = 512;
 /// awake.
 const LOOKS: u32 = if cfg!(anabranch_loom) { 0 } else { 50 };
 const PAUSE: u32 = 24;
+/// How often one worker looks at most, while others run nodes: for a millisecond.
+const LONGEST: u32 = 20 * LOOKS;
+/// How many times as long it looks when they do not.
+const QUIET: u32 = 3;
 
 thread_local! {
     /// Where this thread notes down its steps, if it is a worker.
@@ -368,15 +372,39 @@ fn work_alone(pool: &Pool) {
 /// best begun before its owner has gone to sleep; `find` may look at other workers' deques, and each look
 /// slows down the owner.
 fn look<T>(pool: &Pool, mut find: impl FnMut() -> Option<T>) -> Option<T> {
-    (0..LOOKS).find_map(|_| {
-        let is_quiet = (0..PAUSE).all(|_| {
-            spin_loop();
-            !pool.has_common()
-        });
-        if is_quiet {
-            // A thread that awaits the result may need this core.
-            yield_now();
+    let found = (0..LOOKS).find_map(|_| look_once(pool, &mut find));
+    if found.is_some() || LOOKS == 0 || pool.workers() == 1 {
+        return found;
+    }
+    pool.lookout.try_with(|()| look_longer(pool, find)).flatten()
+}
+
+/// Looks for work while other workers run nodes, and for a while after that. One worker does: when a node
+/// ends, the thread that awaits it is woken, and that takes five times as long on a core that was halted.
+fn look_longer<T>(pool: &Pool, mut find: impl FnMut() -> Option<T>) -> Option<T> {
+    let mut quiet = 0;
+    for look in 1..=LONGEST {
+        if let Some(found) = look_once(pool, &mut find) {
+            return Some(found);
         }
-        find()
-    })
+        if look % LOOKS == 0 {
+            quiet = if pool.is_at_a_step() { 0 } else { quiet + 1 };
+            if quiet > QUIET || pool.is_over() {
+                break;
+            }
+        }
+    }
+    None
+}
+
+fn look_once<T>(pool: &Pool, find: &mut impl FnMut() -> Option<T>) -> Option<T> {
+    let is_quiet = (0..PAUSE).all(|_| {
+        spin_loop();
+        !pool.has_common()
+    });
+    if is_quiet {
+        // A thread that awaits the result may need this core.
+        yield_now();
+    }
+    find()
 }
