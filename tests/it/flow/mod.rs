@@ -3,6 +3,7 @@
 mod bounds;
 mod calls;
 mod cancelling;
+mod cheap_calls;
 mod known;
 mod mistakes;
 mod random;

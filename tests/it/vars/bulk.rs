@@ -164,3 +164,21 @@ fn joined_operations_end_when_the_executor_is_shut_down() {
         assert!([block_on(x.read()), block_on(y.read())].into_iter().all(|read| read.unwrap_err().is_shut_down()));
     }
 }
+
+/// Seen to fail with a table that is not made anew when it grows: two requests of one operation for one
+/// variable wait for each other.
+#[test]
+fn a_bulk_knows_each_variable_once() {
+    for (_exec, engine) in engines() {
+        let vars: Vec<_> = (0..500).map(|_| engine.var("v", 0_u64)).collect();
+        let mut bulk = engine.bulk(1_300);
+        for round in 0..4 {
+            for var in vars.iter().skip(round) {
+                block_on(bulk.push(add(var))).unwrap();
+            }
+        }
+        block_on(bulk.end()).unwrap();
+        let values: Vec<u64> = vars.iter().map(|var| *block_on(var.read()).unwrap()).collect();
+        assert!(values[3..].iter().all(|&value| value == 4) && values[..3] == [1, 2, 3], "{:?}", &values[..5]);
+    }
+}

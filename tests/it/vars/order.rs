@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Mutex};
 
-use anabranch::{Executor, Op, take};
+use anabranch::engine::Each;
+use anabranch::{Executor, Op, Var, take};
 use futures::channel::oneshot;
 
 use super::{engine, engines, idle, on, push, pushed};
@@ -280,4 +281,33 @@ fn without_workers_too_what_becomes_ready_stands_behind_what_is() {
     second.send(()).unwrap();
     idle(&engine).unwrap();
     assert_eq!(order.lock().unwrap()[..], ["a", "c", "b"]);
+}
+
+/// Seen to fail with a filter that takes a variable that was seen for a new one.
+#[test]
+fn slices_of_references_read_what_slices_do() {
+    for (_exec, engine) in engines() {
+        let vars: Vec<Var<u64>> = (0..60).map(|n| engine.var("v", n)).collect();
+        let (out, bytes) = (engine.var("out", 0), engine.var("bytes", vec![1_u8]));
+        let sum = |values: Each<u64>| values.iter().sum::<u64>();
+        for count in [0, 1, 2, 3, 16, 17, 32, 33, 60] {
+            // Each twice, in another order.
+            let few = &vars[..count];
+            let chosen: Vec<&Var<u64>> = few.iter().chain(few.iter().rev()).collect();
+            block_on(pushed(&engine, Op::task("sum", &chosen[..], &out, sum))).unwrap();
+            assert_eq!(*block_on(out.read()).unwrap(), 2 * (0..count as u64).sum::<u64>());
+            // It writes one that it reads.
+            if let Some(last) = few.last() {
+                let before = *block_on(last.read()).unwrap();
+                block_on(pushed(&engine, Op::task("sum", &chosen[..], last, sum))).unwrap();
+                assert_eq!(*block_on(last.read()).unwrap(), 2 * (0..count as u64).sum::<u64>());
+                block_on(pushed(&engine, Op::task("back", (), last, move || before))).unwrap();
+            }
+        }
+        let reads = [&bytes, &bytes];
+        let taken = Op::task("taken", (&reads[..], take(&bytes)), (), |_: Each<Vec<u8>>, _: Vec<u8>| ());
+        let refused = block_on(engine.push(taken)).unwrap_err();
+        assert!(refused.to_string().contains("takes 'bytes'"), "{refused}");
+        idle(&engine).unwrap();
+    }
 }
