@@ -40,7 +40,7 @@ impl<T: Send + Sync + 'static> Ports for Value<T> {
     }
 
     fn take(results: &FrameValues<'_>) -> Self::Arcs {
-        results.output(0)
+        results.result(0, 1)
     }
 }
 
@@ -90,7 +90,8 @@ macro_rules! ports {
             }
 
             fn take(results: &FrameValues<'_>) -> Self::Arcs {
-                ($(results.output::<$T>($number),)*)
+                const COUNT: usize = [$(stringify!($number)),*].len();
+                ($(results.result::<$T>($number, COUNT),)*)
             }
         }
 

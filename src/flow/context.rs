@@ -245,7 +245,7 @@ impl Flow {
         }
         let reads = Bound::new(args);
         if let Some(inputs) = self.inputs_now(function.plan(), &reads, A::inputs) {
-            return self.call_now(function, inputs);
+            return self.call_now(function, reads, inputs);
         }
         let (results, core, plan) = (O::unwritten(engine, &function.name), core.clone(), function.plan().clone());
         let run = move |inputs| async move { Ok(Call::<O>::of(Run::new(&core, &plan, inputs)).await?) };
@@ -268,9 +268,14 @@ impl Flow {
         if is_cheap && is_plain { engine.look(reads, inputs) } else { None }
     }
 
-    /// Makes a call that is known to be cheap. It has read its arguments, so if it takes longer than it
-    /// should, the operation that goes on with it has only results.
-    fn call_now<I: Ports, O: Ports>(&self, function: &Function<I, O>, inputs: Inputs) -> O::Vars {
+    /// Makes a call that is known to be cheap. If it takes longer than it should, or there is no room for it
+    /// now, the operation that goes on with it holds its arguments, as that of any call does.
+    fn call_now<I: Ports, O: Ports, P: Params<Vars>>(
+        &self,
+        function: &Function<I, O>,
+        reads: Bound<P>,
+        inputs: Inputs,
+    ) -> O::Vars {
         let FlowShared { engine, core, .. } = &*self.shared;
         let ran = Run::now(core, function.plan(), inputs, O::take);
         if let Ok(Ok(results)) = ran {
@@ -279,7 +284,11 @@ impl Flow {
         let (results, name) = (O::unwritten(engine, &function.name), function.name.clone());
         let op = match ran {
             Ok(ran) => Op::try_task(name, (), O::shared(&results), move || ran.map_err(Into::into)),
-            Err(run) => Op::future(name, (), O::shared(&results), move || async move { Ok(Call::<O>::of(run).await?) }),
+            Err(run) => {
+                // The run has its inputs.
+                let run = move |_| async move { Ok(Call::<O>::of(run).await?) };
+                Op::future_of(name, reads, O::shared(&results), CallBody { inputs: |_: &P, _| Ok(Inputs::new()), run })
+            }
         };
         self.push_call::<O>(&results, op);
         results

@@ -122,7 +122,11 @@ impl Run {
         share.used();
         self.inner.lane.forget(&mut self.key);
         self.is_spent = true;
-        Poll::Ready(self.inner.results(take))
+        // If `take` panics, values are left.
+        let is_alone = std::mem::take(self.is_alone.get_mut());
+        let results = self.inner.results(take);
+        *self.is_alone.get_mut() = is_alone;
+        Poll::Ready(results)
     }
 
     /// Starts, drives, and waits for the end.

@@ -1,6 +1,7 @@
 //! The values of a run while none of its steps runs: the outputs are taken out, the rest is dropped.
 
 use std::any::TypeId;
+use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 
@@ -16,6 +17,8 @@ pub struct FrameValues<'r> {
     plan: &'r Plan,
     code: &'r Code,
     frame: &'r Frame,
+    /// The outputs that were moved out.
+    taken: Cell<usize>,
 }
 
 impl fmt::Debug for FrameValues<'_> {
@@ -29,7 +32,7 @@ impl<'r> FrameValues<'r> {
     /// No step touches the cells of the frame while this lives. The frame has the layout of the plan, which
     /// has the code.
     pub(crate) unsafe fn new(plan: &'r Plan, code: &'r Code, frame: &'r Frame) -> Self {
-        Self { plan, code, frame }
+        Self { plan, code, frame, taken: Cell::new(0) }
     }
 
     pub(super) fn cells(&self) -> Cells<'r> {
@@ -40,6 +43,7 @@ impl<'r> FrameValues<'r> {
     /// Moves the outputs out.
     pub(super) fn outputs(&self) -> Outputs {
         let ports = self.plan.inner().outputs.iter();
+        self.taken.set(self.plan.inner().outputs.len());
         let take = |port: &OutputPort| {
             let Transfer { share, take_shared, .. } = port.of.transfer;
             (if port.comes_again { share } else { take_shared })(self.cells(), port.offset)
@@ -47,19 +51,23 @@ impl<'r> FrameValues<'r> {
         Outputs::new(self.plan, ports.map(take))
     }
 
-    /// Moves one output out, by its number.
+    /// Moves one output out, by its number among the last `count`: those that a function declares behind
+    /// the graph's own.
     #[inline]
-    pub(crate) fn output<T: Send + Sync + 'static>(&self, number: usize) -> Arc<T> {
-        let port = &self.plan.inner().outputs[number];
+    pub(crate) fn result<T: Send + Sync + 'static>(&self, number: usize, count: usize) -> Arc<T> {
+        let outputs = &self.plan.inner().outputs;
+        let port = &outputs[outputs.len() - count + number];
         assert_eq!(port.of.id, TypeId::of::<T>(), "the output is of that type");
+        self.taken.set(self.taken.get() + 1);
         let (cells, slot) = (self.cells(), Slot::<T>::at(port.offset));
         if port.comes_again { cells.share(slot) } else { cells.take_shared(slot) }
     }
 
-    /// Drops the other values when the outputs were moved out.
+    /// Drops the other values when outputs were moved out.
     #[inline]
     pub(super) fn drop_rest(&self) {
-        if self.plan.inner().outputs.iter().any(|port| port.has_siblings) {
+        let outputs = &self.plan.inner().outputs;
+        if self.taken.get() < outputs.len() || outputs.iter().any(|port| port.has_siblings) {
             self.drop_outputs();
         }
         self.drop_inputs();

@@ -168,12 +168,9 @@ impl Core {
     /// the last one to end rings `idle`, on which the caller is registered.
     pub(super) fn is_idle(&self) -> bool {
         let clients = lock(&self.clients);
+        // It stays set: another task may be registered, too. The next run to end answers it.
         self.flights.raise(ASKED);
-        let is_idle = clients.nested.is_empty() && self.flights.count() == 0;
-        if is_idle && clients.waiting.is_empty() {
-            self.flights.clear_asked();
-        }
-        is_idle
+        clients.nested.is_empty() && self.flights.count() == 0
     }
 
     /// Admits a run and returns its place among those in flight, or an error if the executor is closed. If
@@ -342,8 +339,8 @@ impl Core {
         drop(engine);
     }
 
-    /// Keeps the workers for a client. Called under the lock, so that a shutdown that closes later leaves
-    /// them there.
+    /// Keeps the workers for a client. Called under the lock, or before the run is counted in the word that a
+    /// shutdown changes: one that closes later leaves the workers there.
     fn expect_client(&self) {
         self.pool.iter().for_each(|pool| pool.expect_run());
     }

@@ -126,7 +126,7 @@ impl Pool {
 
     /// Announces a run: the workers stay until it was entered and has left. Not after [`Pool::stop`].
     pub(crate) fn expect_run(&self) {
-        // ORDERING: Relaxed: a lock of the caller's orders it before a `stop`.
+        // ORDERING: Relaxed: a lock of the caller's, or a word that both change, orders it before a `stop`.
         self.runs.fetch_add(RUN, Ordering::Relaxed);
     }
 

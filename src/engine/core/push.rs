@@ -19,7 +19,8 @@ use crate::runtime::{WaiterKey, poll_work};
 /// A push: a future that returns the [handle](Pushed) of the operation; made by
 /// [`Engine::push`](crate::Engine::push).
 ///
-/// If there is room, the operation is pushed before the first poll. Otherwise the future waits for room.
+/// If there is room, the operation is pushed before the first poll. Otherwise the future waits for room. Now
+/// and then it is pending once though the operation was pushed, so that other tasks run.
 ///
 /// # Errors
 /// Those of [`Engine::push`](crate::Engine::push).
@@ -107,6 +108,19 @@ impl<'v> Push<'v> {
         };
         debug_assert!(operation.get().is_none());
         Self { core, state }
+    }
+}
+
+impl<'v> Push<'v> {
+    /// Returns the push of an operation that was refused.
+    #[cold]
+    pub(in crate::engine) fn refused(core: &'v Arc<EngineCore>, error: Error) -> Self {
+        Self { core, state: State::Other(Box::new(Other::Tried(Err(error)))) }
+    }
+
+    /// Returns whether it waits for room.
+    pub(in crate::engine) fn waits(&self) -> bool {
+        matches!(&self.state, State::Other(other) if matches!(**other, Other::Waits(_)))
     }
 }
 

@@ -9,8 +9,8 @@ use std::task::{Context, Poll};
 use super::description::Op;
 use super::parts::Parts;
 use crate::engine::Engine;
-use crate::engine::core::Pushed;
-use crate::error::{Error, Result};
+use crate::engine::core::{Push, Pushed};
+use crate::error::Result;
 use crate::name::Name;
 
 impl<'v> Op<'v> {
@@ -87,44 +87,39 @@ impl<'v> Bulk<'v> {
     /// Reads and [`Engine::idle`] report failures of operations.
     ///
     /// # Cancellation
-    /// If it is dropped while it waits for room, what was collected is lost: neither run nor reported. Do not
-    /// put it into a timeout where that matters.
+    /// If it is dropped while it waits for room, what was to be pushed is lost: neither run nor reported. Do
+    /// not put it into a timeout where that matters.
     #[inline]
     pub fn push(&mut self, mut op: Op<'v>) -> impl Future<Output = Result<()>> {
-        let added = self.add(&mut op);
-        Adding(if matches!(added, Added::Collected) { None } else { Some(Box::pin(self.go_on(added))) })
-    }
-
-    async fn go_on(&mut self, added: Added<'v>) -> Result<()> {
-        match added {
-            Added::Collected => Ok(()),
-            Added::Full => self.flush().await,
-            Added::Refused(fault) => Err(fault),
-            Added::Alone(op) => {
-                self.flush().await?;
-                self.engine.push(*op).await.map(drop)
-            }
-        }
+        Adding(self.add(&mut op).map(|rest| Box::pin(rest.end())))
     }
 
     #[inline(never)]
-    fn add(&mut self, op: &mut Op<'v>) -> Added<'v> {
+    fn add(&mut self, op: &mut Op<'v>) -> Option<Rest<'v>> {
+        let engine = self.engine;
         // Here, because the joined operation is refused as a whole.
-        if let Some(fault) = self.engine.core.fault(op.unpushed()) {
-            return Added::Refused(fault);
+        if let Some(fault) = engine.core.fault(op.unpushed()) {
+            return Some(Rest { first: Some(Push::refused(&engine.core, fault)), then: None, engine });
         }
         if op.unpushed().get().is_some_and(|operation| operation.is_async || operation.is_kernel) {
-            return Added::Alone(Box::new(Op(op.unpushed().take())));
+            let op = Op(op.unpushed().take());
+            return Some(match self.flush() {
+                Some(first) if first.waits() => Rest { first: Some(first), then: Some(op), engine },
+                first => {
+                    // Its failure is that of an operation, which reads and `idle` report.
+                    drop(first);
+                    Rest { first: Some(engine.push(op)), then: None, engine }
+                }
+            });
         }
         self.parts.add(op);
-        if self.parts.len() < self.operations_max { Added::Collected } else { Added::Full }
+        let is_full = self.parts.len() >= self.operations_max;
+        is_full.then(|| Rest { first: self.flush(), then: None, engine })
     }
 
-    async fn flush(&mut self) -> Result<()> {
-        if self.parts.len() == 0 {
-            return Ok(());
-        }
-        self.engine.push(self.parts.join("bulk".into())).await.map(drop)
+    /// Pushes what was collected, if anything was.
+    fn flush(&mut self) -> Option<Push<'v>> {
+        (self.parts.len() > 0).then(|| self.engine.push(self.parts.join("bulk".into())))
     }
 
     /// Pushes what was collected.
@@ -135,17 +130,30 @@ impl<'v> Bulk<'v> {
     /// # Cancellation
     /// As [`Bulk::push`].
     pub async fn end(mut self) -> Result<()> {
-        self.flush().await
+        match self.flush() {
+            Some(push) => push.await.map(drop),
+            None => Ok(()),
+        }
     }
 }
 
-/// What became of an operation.
-enum Added<'v> {
-    Collected,
-    Full,
-    Refused(Error),
-    /// It is not joined with others.
-    Alone(Box<Op<'v>>),
+/// What a push waits for: the push of what was collected, and perhaps an operation to be pushed behind it.
+struct Rest<'v> {
+    first: Option<Push<'v>>,
+    then: Option<Op<'v>>,
+    engine: &'v Engine,
+}
+
+impl Rest<'_> {
+    async fn end(self) -> Result<()> {
+        if let Some(first) = self.first {
+            first.await?;
+        }
+        match self.then {
+            Some(op) => self.engine.push(op).await.map(drop),
+            None => Ok(()),
+        }
+    }
 }
 
 /// The rest of a push. Nearly always there is none.

@@ -20,9 +20,9 @@ use crate::value::args::{Fallible, Finish, Infallible, OpFn, OpFutureFn, Params,
 /// it writes, and a closure that makes the new values.
 ///
 /// The closure gets `&T` for a variable that is read, `T` for one that is taken ([`take`](crate::take)), and
-/// [`Each<T>`](crate::engine::Each) for a slice of variables. It returns the new values of the variables
-/// that it writes. These are stored when it has returned. So an operation may read a variable that it writes,
-/// and gets the old value. An operation borrows its variables until it is pushed.
+/// [`Each<T>`](crate::engine::Each) for a slice of variables, or of references to some. It returns the new
+/// values of the variables that it writes. These are stored when it has returned. So an operation may read a
+/// variable that it writes, and gets the old value. An operation borrows its variables until it is pushed.
 #[must_use = "an operation does nothing until it is pushed"]
 pub struct Op<'v>(pub(super) Unpushed<'v>);
 

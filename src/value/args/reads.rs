@@ -34,6 +34,8 @@ pub trait OneRead<X: Place>: Single {
 /// | `take(&x)` | `T` | `T` |
 /// | `&xs[..]` | [`Each<T>`](super::Each) | `Vec<Arc<T>>` |
 ///
+/// Operations read `&[&x, &y][..]`, too.
+///
 /// In a pipeline, a node also reads `&*feedback`, as a value, and `&mut state`: `&mut T`, or a
 /// `StateGuard<T>`.
 #[diagnostic::on_unimplemented(

@@ -182,3 +182,21 @@ fn a_bulk_knows_each_variable_once() {
         assert!(values[3..].iter().all(|&value| value == 4) && values[..3] == [1, 2, 3], "{:?}", &values[..5]);
     }
 }
+
+/// Seen to fail with a future that is pushed only when the push is awaited.
+#[test]
+fn a_push_into_a_bulk_acts_at_once() {
+    for (_exec, engine) in engines() {
+        let (_other_exec, other) = super::engine(1);
+        let (x, theirs) = (engine.var("x", 1_u64), other.var("theirs", 0));
+        let mut bulk = engine.bulk(3);
+        drop(bulk.push(add(&x)));
+        drop(bulk.push(Op::future("double", &x, &x, |x: Arc<u64>| async move { Ok(*x * 2) })));
+        (0..3).for_each(|_| drop(bulk.push(add(&x))));
+        assert_eq!(*block_on(x.read()).unwrap(), 7);
+        drop(bulk.push(add(&theirs)));
+        assert_eq!(idle(&engine).unwrap_err().node(), Some("add"));
+        drop(bulk);
+        idle(&engine).unwrap();
+    }
+}
