@@ -99,6 +99,14 @@ impl Cost {
         record.wary > 0 || record.good.is_multiple_of(CHECKED)
     }
 
+    /// Returns whether a push that does it now is to time it: each other time, while it is no surprise. Two
+    /// reads of the clock take longer than the rest of a push.
+    #[inline]
+    pub(crate) fn is_timed(&self) -> bool {
+        let record = self.record();
+        record.wary > 0 || record.strikes > 0 || record.good.is_multiple_of(2)
+    }
+
     /// Adds that a poll has done it, in so many ns. It is cheap up to `cheap_ns`.
     #[inline]
     pub(crate) fn add_poll(&self, ns: u64, cheap_ns: u64) {

@@ -14,7 +14,7 @@ use super::handle::Pushed;
 use super::pace::HANDED_OVER;
 use crate::engine::order::{Key, Unpushed};
 use crate::error::{Error, Kind, Result};
-use crate::runtime::{WaiterKey, poll_work};
+use crate::runtime::{WaiterKey, may_work, poll_work};
 
 /// A push: a future that returns the [handle](Pushed) of the operation; made by
 /// [`Engine::push`](crate::Engine::push).
@@ -73,8 +73,6 @@ impl Future for Push<'_> {
     #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Pushed>> {
         let Self { core, state } = &mut *self;
-        // The operation was pushed before. Cheap ones that follow have a new share.
-        ready!(poll_work(cx));
         // Taken out first: a drop of the old state after the match would force the result into memory.
         Poll::Ready(match mem::replace(state, State::Spent) {
             State::Rest => Ok(Pushed::ended(Ok(()))),
@@ -96,12 +94,16 @@ impl<'v> Push<'v> {
     #[inline(always)]
     pub(in crate::engine) fn new(core: &'v Arc<EngineCore>, operation: &mut Unpushed<'v>) -> Self {
         let ran = core.run_now(operation);
+        // Cheap operations that follow have a new share then.
+        let is_spent = core.workers > 0 && !may_work();
         let state = match ran {
-            Some(Ok(Ok(()))) if core.pace.is_due() => State::Other(Other::due(Pushed::ended(Ok(())))),
+            Some(Ok(Ok(()))) if core.pace.is_due() || is_spent => State::Other(Other::due(Pushed::ended(Ok(())))),
             Some(Ok(Ok(()))) => State::Rest,
             Some(outcome) => State::Other(Other::tried(outcome.map(Pushed::ended), operation)),
             None => match core.push_plainly(operation) {
-                Some(key) if key.is_one_of(HANDED_OVER) => State::Other(Other::due(Pushed::pending(core.clone(), key))),
+                Some(key) if key.is_one_of(HANDED_OVER) || is_spent => {
+                    State::Other(Other::due(Pushed::pending(core.clone(), key)))
+                }
                 Some(key) => State::Pushed(key),
                 None => State::Other(Other::push(core, operation)),
             },
@@ -172,6 +174,7 @@ impl<'v> Other<'v> {
     fn poll(&mut self, core: &EngineCore, cx: &mut Context<'_>) -> Poll<()> {
         match self {
             Self::Tried(_) => {}
+            Self::Due(_) if core.workers > 0 && !may_work() => ready!(poll_work(cx)),
             Self::Due(pushed) if pushed.has_ended() => ready!(core.pace.poll_measured(cx)),
             Self::Due(_) => ready!(core.pace.poll_unit(cx)),
             Self::Waits(waiting) => {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::engine_core::{EngineCore, NO_SLOT};
 use crate::device::host::Cost;
-use crate::engine::order::{Batch, Granted, Operation, Rest, Runnable, Unpushed};
+use crate::engine::order::{Batch, Granted, Operation, Rest, Role, Runnable, Unpushed};
 use crate::error::Result;
 use crate::runtime::{add_work, inside_executor, is_outside, may_work};
 
@@ -16,6 +16,9 @@ const SITES: usize = 256;
 
 /// The most ns that the body of a cheap operation takes. A worker that was woken for it is not fast.
 const CHEAP_NS: u64 = 2_000;
+
+/// The same for joined operations, which are several.
+const JOINED_NS: u64 = 5_000;
 
 /// What it costs to hand an operation on several variables over to a worker, for each of these: its words go
 /// to another core and back. Work that costs less than that does not count as work of the push.
@@ -81,13 +84,13 @@ impl EngineCore {
     /// are known to be cheap.
     pub(super) fn run_timed(self: &Arc<Self>, mut operation: Runnable, batch: &mut Batch<'_>) -> bool {
         let granted = self.slots.granted(&mut operation);
-        let hand_over = hand_over(&granted);
+        let (_, cheap_ns) = bounds(&granted);
         let cost = if has_cost(&granted) { self.sites.learn(granted.site()) } else { None };
         match cost.filter(|cost| cost.wants_sample()) {
             Some(cost) => {
                 let note = |ns, is_ok| {
                     if is_ok {
-                        cost.add_sample(ns <= CHEAP_NS + hand_over);
+                        cost.add_sample(ns <= cheap_ns);
                     }
                 };
                 self.run_by(operation, batch, noting(note));
@@ -113,7 +116,7 @@ impl EngineCore {
 
     /// With workers: runs a cheap operation in place, if nothing is pending. Then it needs no queue.
     pub(super) fn run_now_if_cheap(self: &Arc<Self>, operation: &mut Unpushed<'_>) -> Option<Result<()>> {
-        let hand_over = hand_over(operation.get().filter(|operation| has_cost(operation))?);
+        let bounds = bounds(operation.get().filter(|operation| has_cost(operation))?);
         let may_run = self.may_run_now() && self.lanes.is_none() && self.slots.in_use() == 0;
         let cost = if may_run { self.sites.cheap(operation.site())? } else { return None };
         if self.fault(operation).is_some() {
@@ -125,7 +128,15 @@ impl EngineCore {
             if self.slots.in_use() == 0 { self.exclusive.begin()? } else { return None }
         };
         let outcome = self.slots.nothing_pending(&turn).filter(|nothing| operation.hold(nothing)).map(|nothing| {
-            let run = |granted| noting(self.note(cost, hand_over))(self, granted, NO_SLOT).map(std::mem::forget);
+            let run = |granted: Granted<'_>| {
+                let performed = if cost.is_timed() {
+                    noting(self.note(cost, bounds))(self, granted, NO_SLOT)
+                } else {
+                    cost.add_poll(0, bounds.1);
+                    self.perform(granted, NO_SLOT)
+                };
+                performed.map(std::mem::forget)
+            };
             let outcome = inside_executor(self.executor, || operation.granted_at_once(&nothing).map_or(Ok(()), run));
             operation.let_go();
             operation.clear();
@@ -138,21 +149,22 @@ impl EngineCore {
     }
 
     /// Returns a function that notes the time of a cheap body that a push has run.
-    fn note(&self, cost: &Cost, hand_over: u64) -> impl FnOnce(u64, bool) {
+    fn note(&self, cost: &Cost, (hand_over, cheap_ns): (u64, u64)) -> impl FnOnce(u64, bool) {
         move |ns, _| {
-            cost.add_poll(ns, CHEAP_NS + hand_over);
-            add_work(ns.saturating_sub(hand_over), self.sites.budget);
+            cost.add_poll(ns, cheap_ns);
+            // For the one that is not timed, too.
+            add_work(2 * ns.saturating_sub(hand_over), self.sites.budget);
         }
     }
 
     fn run_known_cheap(self: &Arc<Self>, batch: &mut Batch<'_>) {
         let Some(mut operation) = batch.ready.pop() else { return };
         let granted = self.slots.granted(&mut operation);
-        let hand_over = hand_over(&granted);
+        let bounds = bounds(&granted);
         let cost = if has_cost(&granted) { self.sites.cheap(granted.site()) } else { None };
         let Some(cost) = cost else { return batch.ready.push(operation) };
         // What waits inside of a task is an error on workers, so it is one here.
-        inside_executor(self.executor, || self.run_by(operation, batch, noting(self.note(cost, hand_over))));
+        inside_executor(self.executor, || self.run_by(operation, batch, noting(self.note(cost, bounds))));
         self.give_back(batch);
     }
 }
@@ -167,8 +179,11 @@ fn noting(note: impl FnOnce(u64, bool)) -> impl FnOnce(&EngineCore, Granted<'_>,
     }
 }
 
-/// Returns the ns that it costs to hand an operation over, more than to run one on a single variable.
-fn hand_over(operation: &Operation) -> u64 {
+/// Returns the ns that it costs to hand an operation over, more than to run one on a single variable; and the
+/// most ns that it takes if it is cheap.
+fn bounds(operation: &Operation) -> (u64, u64) {
     let variables = operation.accesses().len() as u64;
-    if variables > 1 { HAND_OVER_NS * variables + TIMING_NS } else { 0 }
+    let hand_over = if variables > 1 { HAND_OVER_NS * variables + TIMING_NS } else { 0 };
+    let own = if operation.role == Role::Joins { JOINED_NS } else { CHEAP_NS };
+    (hand_over, own + hand_over)
 }
