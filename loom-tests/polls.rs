@@ -206,6 +206,24 @@ fn a_wait_for_an_idle_executor_hears_of_the_end_of_a_run_at_once() {
     });
 }
 
+// Seen to fail with a wait that answers for all when it finds the executor idle (a deadlock).
+#[test]
+fn two_waits_for_an_idle_executor_hear_of_it_though_runs_come_and_go() {
+    check_cheap(3, chain_of_units, |plan, _| {
+        let exec = executor(0);
+        // Two blocks.
+        let (first, second) = (exec.run(plan, Inputs::new()), exec.run(plan, Inputs::new()));
+        block_on(first).and_then(|_| block_on(second)).expect("nothing goes wrong");
+        let (runs, waits) = ((exec.clone(), plan.clone()), exec.clone());
+        let runs = spawn(move || run_once(&runs.0, &runs.1));
+        let waits = spawn(move || block_on(waits.idle()).expect("this is outside of its runs"));
+        block_on(exec.idle()).expect("this is outside of its runs");
+        run_once(&exec, plan);
+        join(runs);
+        join(waits);
+    });
+}
+
 // Seen to fail with a run that is queued though the run at once has ended meanwhile, and with one that is
 // queued unasked (deadlocks).
 #[test]

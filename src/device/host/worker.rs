@@ -387,7 +387,7 @@ fn look_longer<T>(pool: &Pool, mut find: impl FnMut() -> Option<T>) -> Option<T>
         if let Some(found) = look_once(pool, &mut find) {
             return Some(found);
         }
-        if look % LOOKS == 0 {
+        if look.is_multiple_of(LOOKS) {
             quiet = if pool.is_at_a_step() { 0 } else { quiet + 1 };
             if quiet > QUIET || pool.is_over() {
                 break;
