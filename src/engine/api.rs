@@ -173,7 +173,11 @@ impl Engine {
 
     /// Returns what `look` makes of the reads, if nothing pending uses them: see [`Bound::look`]. With an
     /// observer, operations read.
-    pub(crate) fn look<P: Params<Vars>, R>(&self, reads: &Bound<P>, look: impl FnOnce(&P, Grant<'_>) -> Result<R>) -> Option<R> {
+    pub(crate) fn look<P: Params<Vars>, R>(
+        &self,
+        reads: &Bound<'_, P>,
+        look: impl FnOnce(&P, Grant<'_>) -> Result<R>,
+    ) -> Option<R> {
         if self.core.needs_attention() { None } else { reads.look(&self.core, look) }
     }
 

@@ -90,14 +90,18 @@ impl ExecutorBuilder {
     /// To hand cheap work to a worker and back takes longer than the work. So the library learns what work
     /// takes, and cheap work is done by the thread that asks for it:
     /// - a run of a plan by its first poll, if such runs take less than half of this;
-    /// - an operation by its push, if it takes at most 2 µs and its variables are free;
+    /// - an operation by its push, if its variables are free, and it takes at most 2 µs (joined ones 5 µs,
+    ///   and 60 ns more for each of several variables);
+    /// - a call of a graph in a flow ([`Flow::call`](crate::Flow::call)), if such runs are cheap, and its one
+    ///   or two arguments are free and only read;
     /// - items of a [`Pipeline`](crate::Pipeline) by the poll of their results, if each takes less than a
     ///   microsecond.
     ///
     /// Unknown and dear work goes to the workers, and so do futures and kernels, and all work of an executor
     /// with an observer. Work that suddenly takes long surprises one poll: the clock is read every 64 nodes
-    /// at least, so that is the body of an operation, or up to 64 nodes of a run. After that, workers do it
-    /// until it has been cheap for a while.
+    /// at least, so that is the body of one or two operations, or up to 64 nodes of a run. If it takes at
+    /// most 50 µs, it may be an interruption by the operating system, and surprises once more. After that,
+    /// workers do it until it has been cheap for a while.
     ///
     /// When a thread has worked so long, the next future of this library that is polled on it is pending
     /// once, also if it is ready, and wakes its task.

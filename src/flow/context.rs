@@ -20,11 +20,11 @@ use crate::value::args::{Data, OpFn, OpFutureFn, OpKernelFn, Params, Reads};
 /// The context of control flow that is async code: made by [`Executor::flow`](crate::Executor::flow) and
 /// given to the closure.
 ///
-/// Its methods push an operation and return at once, with a [`Var`] that will have the value. Order follows
-/// from use, as in an [`Engine`]: an operation that reads a variable comes after those that write it and were
-/// pushed before; operations that share no variable have no order. Only [`Flow::get`] waits. So `if`, `loop`,
-/// `match` and `?` are Rust's own; parts of a flow run side by side with `join!`, against a clock with
-/// `select!` or a timeout, and call each other as `async fn(f: &Flow, ..)`.
+/// Its methods push an operation and return without waiting, with a [`Var`] that will have the value. Order
+/// follows from use, as in an [`Engine`]: an operation that reads a variable comes after those that write it
+/// and were pushed before; operations that share no variable have no order. Only [`Flow::get`] waits. So
+/// `if`, `loop`, `match` and `?` are Rust's own; parts of a flow run side by side with `join!`, against a
+/// clock with `select!` or a timeout, and call each other as `async fn(f: &Flow, ..)`.
 ///
 /// # Errors
 /// An operation that fails poisons the variables that it writes. An operation that reads one of them does not
@@ -221,12 +221,14 @@ impl Flow {
     }
 
     /// Calls a graph. It acts at once: it pushes a run of the graph, and returns the variables that will have
-    /// its results.
+    /// its results. An argument is `&var`, or [`take`](crate::take)`(&var)` for one that a node of the graph
+    /// takes.
     ///
-    /// The run begins when all its arguments have values. A graph that has only kernels for one device that
-    /// queues work is called as one kernel, on one stream: it is submitted behind the work that it depends
-    /// on, as any kernel is, without the host. An argument is `&var`, or [`take`](crate::take)`(&var)` for
-    /// one that a node of the graph takes.
+    /// If the graph is known to be cheap and no pending operation uses its arguments, it runs inside of this
+    /// call ([`poll_budget`](crate::exec::ExecutorBuilder::poll_budget)), and the results have values when
+    /// this returns. Otherwise the run begins when all its arguments have values. A graph that has only
+    /// kernels for one device that queues work is called as one kernel, on one stream: it is submitted behind
+    /// the work that it depends on, as any kernel is, without the host.
     ///
     /// # Errors
     /// If the run fails, all its results are poisoned.
@@ -259,7 +261,7 @@ impl Flow {
     fn inputs_now<P: Params<Vars>>(
         &self,
         plan: &Plan,
-        reads: &Bound<P>,
+        reads: &Bound<'_, P>,
         inputs: fn(&P, Grant<'_>) -> Result<Inputs>,
     ) -> Option<Inputs> {
         let FlowShared { engine, core, scope, .. } = &*self.shared;
@@ -273,7 +275,7 @@ impl Flow {
     fn call_now<I: Ports, O: Ports, P: Params<Vars>>(
         &self,
         function: &Function<I, O>,
-        reads: Bound<P>,
+        reads: Bound<'_, P>,
         inputs: Inputs,
     ) -> O::Vars {
         let FlowShared { engine, core, .. } = &*self.shared;

@@ -26,7 +26,7 @@ impl Graph {
             let output = value - work.value;
             self.shape_mut().output(node, output);
         }
-        OutputPort::add_to(&mut self.outputs, name, value, &self.values[value as usize], has_siblings);
+        OutputPort::add_to(&mut self.outputs, name, value, &mut self.values[value as usize], has_siblings);
     }
 
     /// Reports a port that cannot be added. An inner graph has none: it reads the graphs around it, and its

@@ -25,6 +25,7 @@ impl Graph {
             is_read: of.id == TypeId::of::<()>(),
             last_reader: None,
             taker: None,
+            output: None,
             sharer: None,
             kept: None,
         });

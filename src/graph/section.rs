@@ -287,7 +287,7 @@ impl Cut<'_> {
         let output = self.section.outputs.len() as u32;
         self.section.share(value, Sharer::Output(output));
         let Graph { outputs, values, works, shape, .. } = &mut *self.section;
-        let info = &values[value as usize];
+        let info = &mut values[value as usize];
         let maker = if let Maker::Node(node) = info.maker { Some((node, &works[node.index()])) } else { None };
         OutputPort::add_to(outputs, name, value, info, maker.is_some_and(|(_, work)| work.values > 1));
         if let Some((node, work)) = maker.filter(|_| is_new) {

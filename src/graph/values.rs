@@ -15,6 +15,8 @@ pub(crate) struct ValueInfo {
     pub(crate) is_read: bool,
     pub(super) last_reader: Option<NodeId>,
     pub(crate) taker: Option<NodeId>,
+    /// The last output that it is.
+    pub(super) output: Option<u32>,
     /// Why the value is an `Arc`, if it is.
     pub(crate) sharer: Option<Sharer>,
     /// In a pipeline: why no node may take it, if it is a result, fed back, or a feedback.
@@ -61,8 +63,10 @@ pub(crate) struct OutputPort {
 }
 
 impl OutputPort {
-    pub(super) fn add_to(outputs: &mut Vec<Self>, name: Name, value: u32, info: &ValueInfo, has_siblings: bool) {
-        outputs.iter_mut().for_each(|output| output.comes_again |= output.value == value);
+    pub(super) fn add_to(outputs: &mut Vec<Self>, name: Name, value: u32, info: &mut ValueInfo, has_siblings: bool) {
+        if let Some(earlier) = info.output.replace(outputs.len() as u32) {
+            outputs[earlier as usize].comes_again = true;
+        }
         outputs.push(Self { name, value, of: info.of, offset: info.offset, comes_again: false, has_siblings });
     }
 }

@@ -225,10 +225,10 @@ impl Code {
 
     /// Returns whether the steps of a program are plain calls, and all that follows is another program.
     pub(super) fn are_calls(&self, steps: Range<u32>) -> bool {
-        self.are_calls_before(steps, |end| matches!(end, Target::Start { .. }))
+        self.are_calls_up_to(steps, |end| matches!(end, Target::Start { .. }))
     }
 
-    fn are_calls_before(&self, steps: Range<u32>, is_end: impl Fn(Target) -> bool) -> bool {
+    fn are_calls_up_to(&self, steps: Range<u32>, is_end: impl Fn(Target) -> bool) -> bool {
         let steps = &self.steps[steps.start as usize..steps.end as usize];
         steps.split_last().is_some_and(|(last, before)| {
             let ends = matches!(self.targets_of(last), [target] if is_end(*target));
@@ -239,7 +239,7 @@ impl Code {
     /// Finds out whether it is [one program of calls](Code::is_calls).
     pub(super) fn find_calls(&mut self) {
         let (steps, is_end) = (self.steps.len(), |target| matches!(target, Target::End));
-        self.is_calls = steps <= SMALL && self.is_one_program() && self.are_calls_before(0..steps as u32, is_end);
+        self.is_calls = steps <= SMALL && self.is_one_program() && self.are_calls_up_to(0..steps as u32, is_end);
     }
 
     /// Returns whether it is one program, with whose end the run or the item is over.

@@ -1,11 +1,11 @@
-//! Runs at once: cheap runs in their first poll. Nothing else has reached such a run: no thread can cancel
-//! it, await its nodes or run its programs. So it needs no lock of its own, no ticket of a pool and no place
-//! among those in flight: it is only counted there. If the time of the poll is over, it goes on as other runs
-//! do.
+//! Runs at once: cheap runs in their first poll, or inside of the call that makes them (`Run::now`). Nothing
+//! else has reached such a run: no thread can cancel it, await its nodes or run its programs. So it needs no
+//! lock of its own, no ticket of a pool and no place among those in flight: it is only counted there. If the
+//! time of the poll is over, it goes on as other runs do.
 //!
 //! ```text
 //!  run        event                                  next       then
-//!  waiting    first poll: cheap, fresh, room         at once
+//!  waiting    first poll: cheap, alone, room         at once
 //!  waiting    first poll, otherwise                  started    as any run
 //!  at once    its last program ends                  complete
 //!  at once    the time of the poll is over           started    it gets a place, and its tickets are queued

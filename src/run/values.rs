@@ -63,7 +63,8 @@ impl<'r> FrameValues<'r> {
         if port.comes_again { cells.share(slot) } else { cells.take_shared(slot) }
     }
 
-    /// Drops the other values when outputs were moved out.
+    /// Drops the other values when outputs were moved out. A node drops all its values together. So if the
+    /// node of an output made others, or an output was left, these nodes are released.
     #[inline]
     pub(super) fn drop_rest(&self) {
         let outputs = &self.plan.inner().outputs;

@@ -55,7 +55,7 @@ impl Flying {
     }
 }
 
-/// How many runs are in flight, and what one that begins or ends must heed:
+/// The number of runs in flight, and two flags for runs that begin or end:
 ///
 /// ```text
 /// bit      set under the lock                            then
@@ -164,9 +164,9 @@ impl Core {
         self.flights.count()
     }
 
-    /// Returns whether no run is in flight, and no nested one: that of a dropped run ends after it. Otherwise
-    /// the last one to end rings `idle`, on which the caller is registered.
-    pub(super) fn is_idle(&self) -> bool {
+    /// Asks the next run that ends to ring `idle`, on which the caller is registered. Returns whether no run
+    /// is in flight, and no nested one: that of a dropped run ends after it.
+    pub(super) fn check_idle(&self) -> bool {
         let clients = lock(&self.clients);
         // It stays set: another task may be registered, too. The next run to end answers it.
         self.flights.raise(ASKED);

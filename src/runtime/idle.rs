@@ -75,7 +75,7 @@ impl Drain for Core {
             return Poll::Ready(Err(Kind::InsideNode.into()));
         }
         self.idle.register(&mut wait.lane, cx);
-        if !self.is_idle() {
+        if !self.check_idle() {
             return Poll::Pending;
         }
         self.idle.forget(&mut wait.lane);

@@ -12,14 +12,14 @@ use crate::error::dispose;
 /// A value, or an `Arc` that the caller shares with the run.
 pub(crate) struct Given {
     words: Words,
-    kind: &'static Kind,
+    vtable: &'static Vtable,
 }
 
 /// The value itself, or the address of its box. Pointers, because they may be parts of the value.
 type Words = MaybeUninit<[*mut (); 2]>;
 
 /// The type of a value, and how it is moved and dropped.
-struct Kind {
+struct Vtable {
     id: TypeId,
     name: fn() -> &'static str,
     is_shared: bool,
@@ -34,8 +34,8 @@ unsafe impl Sync for Given {}
 
 impl Given {
     pub(crate) fn owned<T: Data>(value: T) -> Self {
-        let kind = const {
-            &Kind {
+        let vtable = const {
+            &Vtable {
                 id: TypeId::of::<T>(),
                 name: type_name::<T>,
                 is_shared: false,
@@ -45,12 +45,12 @@ impl Given {
                 drop: |words| drop(unsafe { take::<T>(words) }),
             }
         };
-        Self { words: put(value), kind }
+        Self { words: put(value), vtable }
     }
 
     pub(crate) fn shared<T: Data>(value: Arc<T>) -> Self {
-        let kind = const {
-            &Kind {
+        let vtable = const {
+            &Vtable {
                 id: TypeId::of::<T>(),
                 name: type_name::<T>,
                 is_shared: true,
@@ -60,37 +60,37 @@ impl Given {
                 drop: |words| drop(unsafe { take::<Arc<T>>(words) }),
             }
         };
-        Self { words: put(value), kind }
+        Self { words: put(value), vtable }
     }
 
     #[inline]
     pub(crate) fn type_id(&self) -> TypeId {
-        self.kind.id
+        self.vtable.id
     }
 
     pub(crate) fn type_name(&self) -> &'static str {
-        (self.kind.name)()
+        (self.vtable.name)()
     }
 
     #[inline]
     pub(crate) fn is_shared(&self) -> bool {
-        self.kind.is_shared
+        self.vtable.is_shared
     }
 
     /// Moves the value into a cell, which is for a value of its type.
     #[inline]
     pub(crate) fn fill(self, cells: Cells<'_>, offset: u32) {
         let mut this = ManuallyDrop::new(self);
-        // SAFETY: `put` made the words for this kind, and they are not used again.
-        unsafe { (this.kind.fill)(&raw mut this.words, cells, offset) }
+        // SAFETY: `put` made the words for this vtable, and they are not used again.
+        unsafe { (this.vtable.fill)(&raw mut this.words, cells, offset) }
     }
 }
 
 impl Drop for Given {
     fn drop(&mut self) {
         let words = &raw mut self.words;
-        // SAFETY: `put` made the words for this kind, and they are not used again.
-        dispose(|| unsafe { (self.kind.drop)(words) });
+        // SAFETY: `put` made the words for this vtable, and they are not used again.
+        dispose(|| unsafe { (self.vtable.drop)(words) });
     }
 }
 

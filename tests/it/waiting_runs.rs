@@ -119,10 +119,9 @@ fn the_end_of_a_run_wakes_the_next_one_only() {
     }
 }
 
-/// Runs `body` on a thread with a small stack.
 #[test]
 fn cheap_runs_take_no_room_that_is_kept() {
-    // Seen to fail (the cheap run was ready first) with runs at once that heed only the number of runs.
+    // Seen to fail (the cheap run was ready first) with runs at once that check only the number of runs.
     for exec in executors() {
         let (waits, cheap) = (waiting(), quick());
         // Two at a time, so that there are two spare blocks.
@@ -167,6 +166,7 @@ fn each_end_makes_room_for_one() {
     }
 }
 
+/// Runs `body` on a thread with a small stack.
 fn on_a_small_stack(body: impl FnOnce() + Send + 'static) {
     std::thread::Builder::new().stack_size(256 << 10).spawn(body).unwrap().join().unwrap();
 }

@@ -99,12 +99,12 @@ impl Cost {
         record.wary > 0 || record.good.is_multiple_of(CHECKED)
     }
 
-    /// Returns whether a push that does it now is to time it: each other time, while it is no surprise. Two
-    /// reads of the clock take longer than the rest of a push.
+    /// Returns for how many times its time stands, if a push that does it now is to time it: every other push
+    /// does, unless there was a surprise. Two reads of the clock take longer than the rest of a push.
     #[inline]
-    pub(crate) fn is_timed(&self) -> bool {
+    pub(crate) fn push_times(&self) -> Option<u64> {
         let record = self.record();
-        record.wary > 0 || record.strikes > 0 || record.good.is_multiple_of(2)
+        if record.wary > 0 || record.strikes > 0 { Some(1) } else { record.good.is_multiple_of(2).then_some(2) }
     }
 
     /// Adds that a poll has done it, in so many ns. It is cheap up to `cheap_ns`.

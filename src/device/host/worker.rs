@@ -20,9 +20,9 @@ const FUEL: u32 = 512;
 /// awake.
 const LOOKS: u32 = if cfg!(anabranch_loom) { 0 } else { 50 };
 const PAUSE: u32 = 24;
-/// How often one worker looks at most, while others run nodes: for a millisecond.
+/// The most looks of the worker that looks longest: about a millisecond.
 const LONGEST: u32 = 20 * LOOKS;
-/// How many times as long it looks when they do not.
+/// After so many checks without a running node it stops at the next one.
 const QUIET: u32 = 3;
 
 thread_local! {
@@ -379,8 +379,9 @@ fn look<T>(pool: &Pool, mut find: impl FnMut() -> Option<T>) -> Option<T> {
     pool.lookout.try_with(|()| look_longer(pool, find)).flatten()
 }
 
-/// Looks for work while other workers run nodes, and for a while after that. One worker does: when a node
-/// ends, the thread that awaits it is woken, and that takes five times as long on a core that was halted.
+/// Looks for work for 200 microseconds, counted anew while other workers run nodes. One of several workers
+/// does: when a node ends, the thread that awaits it is woken, and that takes five times as long if the other
+/// core was halted.
 fn look_longer<T>(pool: &Pool, mut find: impl FnMut() -> Option<T>) -> Option<T> {
     let mut quiet = 0;
     for look in 1..=LONGEST {

@@ -17,7 +17,7 @@ type Caught = std::thread::Result<Result<(), BoxError>>;
 
 impl Frees for EngineCore {
     #[inline]
-    fn has_nothing_pending(&self) -> bool {
+    fn may_free_now(&self) -> bool {
         let is_unused = self.lanes.is_none() && self.slots.in_use() == 0 && !self.is_forked();
         if is_unused {
             self.slots.before_free();

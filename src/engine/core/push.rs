@@ -94,7 +94,8 @@ impl<'v> Push<'v> {
     #[inline(always)]
     pub(in crate::engine) fn new(core: &'v Arc<EngineCore>, operation: &mut Unpushed<'v>) -> Self {
         let ran = core.run_now(operation);
-        // Cheap operations that follow have a new share then.
+        // If the thread's budget is spent, this future is pending once. That renews the budget, so later
+        // cheap operations run in their pushes again.
         let is_spent = core.workers > 0 && !may_work();
         let state = match ran {
             Some(Ok(Ok(()))) if core.pace.is_due() || is_spent => State::Other(Other::due(Pushed::ended(Ok(())))),

@@ -74,18 +74,13 @@ impl Sites {
     }
 }
 
-/// Returns whether the place of an operation says what its body costs.
-fn has_cost(operation: &Operation) -> bool {
-    !operation.is_async && !operation.is_kernel
-}
-
 impl EngineCore {
     /// Runs an operation on a worker, and times its body if that is wanted. Returns whether such operations
     /// are known to be cheap.
     pub(super) fn run_timed(self: &Arc<Self>, mut operation: Runnable, batch: &mut Batch<'_>) -> bool {
         let granted = self.slots.granted(&mut operation);
-        let (_, cheap_ns) = bounds(&granted);
-        let cost = if has_cost(&granted) { self.sites.learn(granted.site()) } else { None };
+        let Bounds { cheap_ns, .. } = bounds(&granted);
+        let cost = if granted.is_task() { self.sites.learn(granted.site()) } else { None };
         match cost.filter(|cost| cost.wants_sample()) {
             Some(cost) => {
                 let note = |ns, is_ok| {
@@ -116,7 +111,7 @@ impl EngineCore {
 
     /// With workers: runs a cheap operation in place, if nothing is pending. Then it needs no queue.
     pub(super) fn run_now_if_cheap(self: &Arc<Self>, operation: &mut Unpushed<'_>) -> Option<Result<()>> {
-        let bounds = bounds(operation.get().filter(|operation| has_cost(operation))?);
+        let bounds = bounds(operation.get().filter(|operation| operation.is_task())?);
         let may_run = self.may_run_now() && self.lanes.is_none() && self.slots.in_use() == 0;
         let cost = if may_run { self.sites.cheap(operation.site())? } else { return None };
         if self.fault(operation).is_some() {
@@ -129,11 +124,12 @@ impl EngineCore {
         };
         let outcome = self.slots.nothing_pending(&turn).filter(|nothing| operation.hold(nothing)).map(|nothing| {
             let run = |granted: Granted<'_>| {
-                let performed = if cost.is_timed() {
-                    noting(self.note(cost, bounds))(self, granted, NO_SLOT)
-                } else {
-                    cost.add_poll(0, bounds.1);
-                    self.perform(granted, NO_SLOT)
+                let performed = match cost.push_times() {
+                    Some(times) => noting(self.note(cost, bounds, times))(self, granted, NO_SLOT),
+                    None => {
+                        cost.add_poll(0, bounds.cheap_ns);
+                        self.perform(granted, NO_SLOT)
+                    }
                 };
                 performed.map(std::mem::forget)
             };
@@ -148,12 +144,11 @@ impl EngineCore {
         outcome
     }
 
-    /// Returns a function that notes the time of a cheap body that a push has run.
-    fn note(&self, cost: &Cost, (hand_over, cheap_ns): (u64, u64)) -> impl FnOnce(u64, bool) {
+    /// Returns a function that notes the time of a cheap body that a push has run. It stands for so many.
+    fn note(&self, cost: &Cost, bounds: Bounds, times: u64) -> impl FnOnce(u64, bool) {
         move |ns, _| {
-            cost.add_poll(ns, cheap_ns);
-            // For the one that is not timed, too.
-            add_work(2 * ns.saturating_sub(hand_over), self.sites.budget);
+            cost.add_poll(ns, bounds.cheap_ns);
+            add_work(times * ns.saturating_sub(bounds.hand_over_ns), self.sites.budget);
         }
     }
 
@@ -161,10 +156,10 @@ impl EngineCore {
         let Some(mut operation) = batch.ready.pop() else { return };
         let granted = self.slots.granted(&mut operation);
         let bounds = bounds(&granted);
-        let cost = if has_cost(&granted) { self.sites.cheap(granted.site()) } else { None };
+        let cost = if granted.is_task() { self.sites.cheap(granted.site()) } else { None };
         let Some(cost) = cost else { return batch.ready.push(operation) };
         // What waits inside of a task is an error on workers, so it is one here.
-        inside_executor(self.executor, || self.run_by(operation, batch, noting(self.note(cost, bounds))));
+        inside_executor(self.executor, || self.run_by(operation, batch, noting(self.note(cost, bounds, 1))));
         self.give_back(batch);
     }
 }
@@ -179,11 +174,18 @@ fn noting(note: impl FnOnce(u64, bool)) -> impl FnOnce(&EngineCore, Granted<'_>,
     }
 }
 
-/// Returns the ns that it costs to hand an operation over, more than to run one on a single variable; and the
-/// most ns that it takes if it is cheap.
-fn bounds(operation: &Operation) -> (u64, u64) {
+/// How long an operation may take.
+#[derive(Clone, Copy)]
+struct Bounds {
+    /// What it costs to hand it over, more than to run one on a single variable.
+    hand_over_ns: u64,
+    /// The most that it takes if it is cheap.
+    cheap_ns: u64,
+}
+
+fn bounds(operation: &Operation) -> Bounds {
     let variables = operation.accesses().len() as u64;
-    let hand_over = if variables > 1 { HAND_OVER_NS * variables + TIMING_NS } else { 0 };
+    let hand_over_ns = if variables > 1 { HAND_OVER_NS * variables + TIMING_NS } else { 0 };
     let own = if operation.role == Role::Joins { JOINED_NS } else { CHEAP_NS };
-    (hand_over, own + hand_over)
+    Bounds { hand_over_ns, cheap_ns: own + hand_over_ns }
 }

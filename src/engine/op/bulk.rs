@@ -80,11 +80,13 @@ impl<'v> Bulk<'v> {
     }
 
     /// Adds an operation, and pushes those that were collected if there are enough. One that is a future or
-    /// a kernel is pushed behind them by itself. It acts at once: the future only waits for room.
+    /// a kernel is pushed behind them by itself. It acts at once, even if the future is never awaited. The
+    /// future waits for room; sometimes it is pending once, so that other tasks run.
     ///
     /// # Errors
     /// As [`Engine::push`]. An operation with a mistake is not added; those that were collected are kept.
-    /// Reads and [`Engine::idle`] report failures of operations.
+    /// Reads and [`Engine::idle`] report failures of operations. If the future is dropped unpolled,
+    /// [`Engine::idle`] returns the refusal.
     ///
     /// # Cancellation
     /// If it is dropped while it waits for room, what was to be pushed is lost: neither run nor reported. Do
@@ -101,7 +103,7 @@ impl<'v> Bulk<'v> {
         if let Some(fault) = engine.core.fault(op.unpushed()) {
             return Some(Rest { first: Some(Push::refused(&engine.core, fault)), then: None, engine });
         }
-        if op.unpushed().get().is_some_and(|operation| operation.is_async || operation.is_kernel) {
+        if op.unpushed().get().is_some_and(|operation| !operation.is_task()) {
             let op = Op(op.unpushed().take());
             return Some(match self.flush() {
                 Some(first) if first.waits() => Rest { first: Some(first), then: Some(op), engine },

@@ -107,7 +107,7 @@ impl<'v> Op<'v> {
         Self::future_of(name.into(), Bound::new(reads), writes, work)
     }
 
-    pub(crate) fn future_of<P, W, F, Fut>(name: Name, reads: Bound<P>, writes: W, work: F) -> Self
+    pub(crate) fn future_of<P, W, F, Fut>(name: Name, reads: Bound<'v, P>, writes: W, work: F) -> Self
     where
         P: Params<Vars>,
         W: Writes + 'v,
@@ -158,7 +158,7 @@ impl<'v> Op<'v> {
     #[inline]
     fn task_of<R, W, F, V, K>(name: Name, reads: R, writes: W, work: F) -> Self
     where
-        R: Reads<Vars>,
+        R: Reads<Vars> + 'v,
         W: Writes,
         F: OpFn<Vars, R::Params, V>,
         V: 'static,
@@ -180,8 +180,8 @@ impl<'v> Op<'v> {
     }
 
     #[inline]
-    pub(super) fn using<P, W: Writes>(name: Name, reads: Bound<P>, writes: W, body: impl FnOnce(P, W::Put) -> Body) -> Self {
-        let Bound { params, mut asking } = reads;
+    pub(super) fn using<P, W: Writes>(name: Name, reads: Bound<'v, P>, writes: W, body: impl FnOnce(P, W::Put) -> Body) -> Self {
+        let Bound { params, mut asking, .. } = reads;
         let put = writes.ask(&mut asking);
         let (is_aliased, accesses) = (asking.is_aliased, asking.accesses());
         Self(Unpushed::checked(name, accesses, is_aliased, body(params, put)))

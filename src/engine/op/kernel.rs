@@ -67,7 +67,7 @@ impl<'v> Op<'v> {
     fn enqueueing<S, R, W, F, V, K>(name: Name, reads: R, writes: W, work: F) -> Self
     where
         S: KernelStream,
-        R: Reads<Vars>,
+        R: Reads<Vars> + 'v,
         W: Writes,
         F: OpKernelFn<Vars, S, R::Params, V>,
         V: 'static,

@@ -44,11 +44,12 @@ impl Parts {
             Ok(())
         });
         let accesses = self.used.take();
-        let is_limited = accesses.len() <= REQUESTS_MAX;
+        let fits = accesses.len() <= REQUESTS_MAX;
         let mut operation = Operation::new(name, accesses, body);
         operation.role = Role::Joins;
         let mut unpushed = Unpushed::new(operation);
-        if !is_limited {
+        // The accesses are distinct, so only their number can be a mistake.
+        if !fits {
             unpushed.check(false);
         }
         let mut op = Op(unpushed);
@@ -58,9 +59,8 @@ impl Parts {
 }
 
 #[inline]
-pub(super) fn why_not_joined(operation: &Operation) -> Option<Error> {
-    let is_alone = operation.is_async || operation.is_kernel;
-    is_alone.then(|| Kind::OpNotJoined { operation: operation.name.to_cow() }.into())
+fn why_not_joined(operation: &Operation) -> Option<Error> {
+    (!operation.is_task()).then(|| Kind::OpNotJoined { operation: operation.name.to_cow() }.into())
 }
 
 /// A set of accesses, one for each variable, found by its address: a hash table with linear probing.

@@ -1,6 +1,7 @@
 //! The reads of an operation: each becomes an access to a variable and an argument of the closure.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::mem;
 use std::sync::Arc;
 
@@ -70,7 +71,7 @@ impl Asking {
     fn ask_each<'p, T: Send + Sync + 'static>(&mut self, vars: impl ExactSizeIterator<Item = &'p Var<T>>, mode: Mode) {
         let (mut all, mut seen) = (mem::take(&mut self.all), self.seen);
         if vars.len() > 2 {
-            // And one that the operation writes.
+            // And room for the two in front, and for one that is written.
             all.reserve(vars.len() + 3);
         }
         for var in vars {
@@ -110,23 +111,25 @@ impl Asking {
 }
 
 /// The reads of an operation that is not made yet.
-pub(crate) struct Bound<P> {
+pub(crate) struct Bound<'v, P> {
     pub(super) params: P,
     pub(super) asking: Asking,
+    /// The handles of the variables.
+    vars: PhantomData<&'v ()>,
 }
 
-impl<P: Params<Vars>> Bound<P> {
+impl<'v, P: Params<Vars>> Bound<'v, P> {
     #[inline(always)]
-    pub(crate) fn new<R: Reads<Vars, Params = P>>(reads: R) -> Self {
+    pub(crate) fn new<R: Reads<Vars, Params = P> + 'v>(reads: R) -> Self {
         let mut asking = Asking::new();
-        Self { params: reads.bind(&mut asking), asking }
+        Self { params: reads.bind(&mut asking), asking, vars: PhantomData }
     }
 
     /// Calls `look`, which reads the variables, if there are one or two with values, and no pending operation
     /// uses them. `look` may fail; its result is None then, too.
     pub(crate) fn look<R>(&self, core: &Arc<EngineCore>, look: impl FnOnce(&P, Grant<'_>) -> Result<R>) -> Option<R> {
         let Asking { first: Some(first), second, all, is_aliased: false, .. } = &self.asking else { return None };
-        let reading = if all.is_empty() { Reading::of(first, second.as_ref())? } else { return None };
+        let reading: Reading<'v> = if all.is_empty() { Reading::of(first, second.as_ref())? } else { return None };
         core.glance_at(&reading, |grant| look(&self.params, grant).ok()).flatten()
     }
 }

@@ -149,6 +149,12 @@ impl Operation {
         self.rare.is_none() && !self.is_async && !self.is_kernel && self.has_own_effect()
     }
 
+    /// Returns whether it is neither a future nor a kernel.
+    #[inline]
+    pub(crate) fn is_task(&self) -> bool {
+        !self.is_async && !self.is_kernel
+    }
+
     /// Returns true if it changes its variables itself. One that frees or performs others does not.
     #[inline]
     pub(crate) fn has_own_effect(&self) -> bool {

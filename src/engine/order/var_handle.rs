@@ -16,9 +16,9 @@ use crate::sync::{AtomicU64, Ordering, fence};
 pub(crate) trait Frees: Send + Sync + 'static {
     /// Pushes the operation that frees a variable, after the last handle was dropped.
     fn free(self: Arc<Self>, operation: Unpushed<'static>);
-    /// Returns whether nothing uses a variable without handles: no operation is pending, and nothing looks at
-    /// one.
-    fn has_nothing_pending(&self) -> bool;
+    /// Returns true if no operation is pending. It then waits until no inspection reads a variable, so the
+    /// caller may free one.
+    fn may_free_now(&self) -> bool;
 }
 
 /// A counted pointer to a variable.
@@ -71,7 +71,7 @@ impl<T: Send + Sync + 'static, E: Frees> VarHandle<T, E> {
         // drop of `VarMemory` does not drop a `ManuallyDrop`.
         let engine = unsafe { ptr::read(&raw const self.shared().engine) };
         // A value without a destructor takes no time, and cannot panic.
-        if !mem::needs_drop::<T>() && engine.has_nothing_pending() {
+        if !mem::needs_drop::<T>() && engine.may_free_now() {
             let _ = FreeBody(self.0).run();
             // This may be the last reference: dropping the engine drops foreign values.
             let _ = shielded(|| drop(ManuallyDrop::into_inner(engine)));

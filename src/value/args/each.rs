@@ -1,8 +1,9 @@
 //! The argument for a slice of values.
 
-use crate::value::{Cells, Slot};
 use std::fmt;
 use std::ops::Index;
+
+use crate::value::{Cells, Slot};
 
 /// The values that a closure reads through one slice (`&values[..]`), in its order.
 pub struct Each<'a, T>(Values<'a, T>);

@@ -33,8 +33,7 @@ pub trait OneRead<X: Place>: Single {
 /// | `&x` | `&T` | `Arc<T>` |
 /// | `take(&x)` | `T` | `T` |
 /// | `&xs[..]` | [`Each<T>`](super::Each) | `Vec<Arc<T>>` |
-///
-/// Operations read `&[&x, &y][..]`, too.
+/// | `&[&x, &y][..]`, operations only | [`Each<T>`](super::Each) | `Vec<Arc<T>>` |
 ///
 /// In a pipeline, a node also reads `&*feedback`, as a value, and `&mut state`: `&mut T`, or a
 /// `StateGuard<T>`.
