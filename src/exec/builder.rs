@@ -99,7 +99,7 @@ impl ExecutorBuilder {
     ///
     /// Unknown and dear work goes to the workers, and so do futures and kernels, and all work of an executor
     /// with an observer. Work that suddenly takes long surprises one poll: the clock is read every 64 nodes
-    /// at least, so that is the body of one or two operations, or up to 64 nodes of a run. If it takes at
+    /// at least, so that is the body of an operation, or up to 64 nodes of a run. If it takes at
     /// most 50 µs, it may be an interruption by the operating system, and surprises once more. After that,
     /// workers do it until it has been cheap for a while.
     ///

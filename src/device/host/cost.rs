@@ -99,14 +99,6 @@ impl Cost {
         record.wary > 0 || record.good.is_multiple_of(CHECKED)
     }
 
-    /// Returns for how many times its time stands, if a push that does it now is to time it: every other push
-    /// does, unless there was a surprise. Two reads of the clock take longer than the rest of a push.
-    #[inline]
-    pub(crate) fn push_times(&self) -> Option<u64> {
-        let record = self.record();
-        if record.wary > 0 || record.strikes > 0 { Some(1) } else { record.good.is_multiple_of(2).then_some(2) }
-    }
-
     /// Adds that a poll has done it, in so many ns. It is cheap up to `cheap_ns`.
     #[inline]
     pub(crate) fn add_poll(&self, ns: u64, cheap_ns: u64) {

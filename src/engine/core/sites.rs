@@ -123,16 +123,7 @@ impl EngineCore {
             if self.slots.in_use() == 0 { self.exclusive.begin()? } else { return None }
         };
         let outcome = self.slots.nothing_pending(&turn).filter(|nothing| operation.hold(nothing)).map(|nothing| {
-            let run = |granted: Granted<'_>| {
-                let performed = match cost.push_times() {
-                    Some(times) => noting(self.note(cost, bounds, times))(self, granted, NO_SLOT),
-                    None => {
-                        cost.add_poll(0, bounds.cheap_ns);
-                        self.perform(granted, NO_SLOT)
-                    }
-                };
-                performed.map(std::mem::forget)
-            };
+            let run = |granted| noting(self.note(cost, bounds))(self, granted, NO_SLOT).map(std::mem::forget);
             let outcome = inside_executor(self.executor, || operation.granted_at_once(&nothing).map_or(Ok(()), run));
             operation.let_go();
             operation.clear();
@@ -144,11 +135,11 @@ impl EngineCore {
         outcome
     }
 
-    /// Returns a function that notes the time of a cheap body that a push has run. It stands for so many.
-    fn note(&self, cost: &Cost, bounds: Bounds, times: u64) -> impl FnOnce(u64, bool) {
+    /// Returns a function that notes the time of a cheap body that a push has run.
+    fn note(&self, cost: &Cost, bounds: Bounds) -> impl FnOnce(u64, bool) {
         move |ns, _| {
             cost.add_poll(ns, bounds.cheap_ns);
-            add_work(times * ns.saturating_sub(bounds.hand_over_ns), self.sites.budget);
+            add_work(ns.saturating_sub(bounds.hand_over_ns), self.sites.budget);
         }
     }
 
@@ -159,7 +150,7 @@ impl EngineCore {
         let cost = if granted.is_task() { self.sites.cheap(granted.site()) } else { None };
         let Some(cost) = cost else { return batch.ready.push(operation) };
         // What waits inside of a task is an error on workers, so it is one here.
-        inside_executor(self.executor, || self.run_by(operation, batch, noting(self.note(cost, bounds, 1))));
+        inside_executor(self.executor, || self.run_by(operation, batch, noting(self.note(cost, bounds))));
         self.give_back(batch);
     }
 }
