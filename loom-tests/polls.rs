@@ -132,6 +132,7 @@ fn a_shutdown_meets_a_run_at_once_that_takes_longer() {
     }
 }
 
+// Seen to fail with a block that is given back by an owner that is not the last.
 #[test]
 fn a_late_canceller_does_not_reach_the_next_run() {
     check_cheap(1, chain, |plan, _| {
@@ -146,6 +147,7 @@ fn a_late_canceller_does_not_reach_the_next_run() {
     });
 }
 
+// Seen to fail with a block that is given back by an owner that is not the last.
 #[test]
 fn a_late_future_of_a_node_does_not_reach_the_next_run() {
     check_cheap(1, chain, |plan, _| {
