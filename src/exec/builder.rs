@@ -110,7 +110,7 @@ impl ExecutorBuilder {
     /// work is asked for, on a message from there, or on a future (`block_on`, which panics inside of another
     /// one). Or if no poll may ever be surprised.
     pub fn poll_budget(mut self, budget: Duration) -> Self {
-        self.poll_budget = budget.min(POLL_BUDGET_MAX);
+        self.poll_budget = budget;
         self
     }
 
@@ -201,6 +201,8 @@ impl ExecutorBuilder {
         check(workers <= WORKERS_MAX, "the number of workers", "from 0 to 256", workers)?;
         let runs = 1..=SLOTS_MAX - ENGINES_MAX - NESTED_MAX;
         check(runs.contains(&self.max_in_flight), "max_in_flight", "from 1 to 65024", self.max_in_flight)?;
+        let budget_ns = usize::try_from(self.poll_budget.as_nanos()).unwrap_or(usize::MAX);
+        check(self.poll_budget <= POLL_BUDGET_MAX, "poll_budget, in nanoseconds,", "from 0 to 100000", budget_ns)?;
         if let Some(fault) = self.simulated.as_ref().and_then(|(_, faults)| faults.fault()) {
             return Err(Kind::Simulation { fault }.into());
         }

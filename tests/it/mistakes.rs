@@ -319,6 +319,8 @@ fn settings_have_a_range() {
     assert_eq!(text(none), "max_in_flight must be from 1 to 65024, not 0");
     let many = Executor::builder().workers(0).max_in_flight(65_025).build();
     assert_eq!(text(many), "max_in_flight must be from 1 to 65024, not 65025");
+    let long = Executor::builder().poll_budget(std::time::Duration::from_millis(1)).build();
+    assert_eq!(text(long), "poll_budget, in nanoseconds, must be from 0 to 100000, not 1000000");
 }
 
 // Seen to fail (with a panic) where the workers have a slot less than there are runs and engines.

@@ -381,7 +381,7 @@ fn look<T>(pool: &Pool, mut find: impl FnMut() -> Option<T>) -> Option<T> {
 
 /// Looks for work for 200 microseconds, counted anew while other workers run nodes. One of several workers
 /// does: when a node ends, the thread that awaits it is woken, and that takes five times as long if the other
-/// core was halted.
+/// core is idle.
 fn look_longer<T>(pool: &Pool, mut find: impl FnMut() -> Option<T>) -> Option<T> {
     let mut quiet = 0;
     for look in 1..=LONGEST {
