@@ -19,6 +19,7 @@ mod harness;
 mod inspection;
 mod lane;
 mod limbo;
+mod lookout;
 mod pipe;
 mod polls;
 mod queue;

@@ -9,7 +9,7 @@ use futures::executor::block_on;
 
 use crate::rows::{CHAIN, FAN, FAN_UNITS, HANDED, HANDED_UNITS, Kind, Row};
 use crate::vars;
-use crate::work::Work;
+use crate::work::{Work, untimed_ns};
 use crate::workload::Workload;
 
 const OPERATIONS: usize = 100_000;
@@ -24,7 +24,7 @@ pub(crate) fn figure(row: &Row, work: Work) -> f64 {
         Kind::One => one(&exec, count(20_000, 2_000)),
         Kind::Chain => run(&chain(CHAIN, move |_| work.run(1)), count(5_000, 2_000)),
         Kind::Fan => run(&fan(move || work.run(FAN_UNITS)), 100),
-        Kind::HandOver => run(&chain(1, move |_| work.run(HANDED_UNITS)), HANDED),
+        Kind::HandOver => run(&chain(1, move |_| work.run_timed(HANDED_UNITS)), HANDED),
         Kind::ExecutorCall => calls(&exec, count(20_000, 2_000)),
         Kind::FlowCall => {
             let function = add_one();
@@ -45,9 +45,7 @@ pub(crate) fn figure(row: &Row, work: Work) -> f64 {
 /// Returns the ns of each of so many, after a tenth as many that are not timed.
 fn time(times: u32, mut one: impl FnMut()) -> f64 {
     (0..times / 10).for_each(|_| one());
-    let start = Instant::now();
-    (0..times).for_each(|_| one());
-    start.elapsed().as_nanos() as f64 / f64::from(times)
+    untimed_ns(|| (0..times).for_each(|_| one())) / f64::from(times)
 }
 
 fn add(x: &u64) -> u64 {

@@ -81,7 +81,6 @@ impl Row {
     pub(crate) fn figure(&self, ns: f64, work: Work) -> f64 {
         match self.kind {
             Kind::Fan => work.takes_ns((2 + FAN as u64 / 2) * FAN_UNITS) / ns,
-            Kind::HandOver => ns - work.takes_ns(HANDED_UNITS),
             _ => ns,
         }
     }

@@ -2,7 +2,11 @@
 //! before. A shift keeps compilers from joining several into one.
 
 use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
+
+/// The ns of all work that timed itself.
+static TIMED_NS: AtomicU64 = AtomicU64::new(0);
 
 /// How many multiplications take 50 ns.
 #[derive(Clone, Copy)]
@@ -36,6 +40,13 @@ impl Work {
         multiply(self.0 * units);
     }
 
+    /// As [`Work::run`]. [`untimed_ns`] leaves its time out.
+    pub(crate) fn run_timed(self, units: u64) {
+        let start = Instant::now();
+        self.run(units);
+        TIMED_NS.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
+    }
+
     /// Returns the ns that so much work takes now.
     pub(crate) fn takes_ns(self, units: u64) -> f64 {
         let time = |_| {
@@ -45,6 +56,13 @@ impl Work {
         };
         (0..20).map(time).fold(f64::INFINITY, f64::min)
     }
+}
+
+/// Returns the ns that `all` takes, without those of [`Work::run_timed`].
+pub(crate) fn untimed_ns(all: impl FnOnce()) -> f64 {
+    let (start, timed) = (Instant::now(), TIMED_NS.load(Ordering::Relaxed));
+    all();
+    start.elapsed().as_nanos() as f64 - (TIMED_NS.load(Ordering::Relaxed) - timed) as f64
 }
 
 #[inline(never)]

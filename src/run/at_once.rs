@@ -13,12 +13,11 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Instant;
 
 use super::inner::{COMPLETE, RunInner, Start};
 use super::interpret;
 use super::state;
-use crate::device::host::{Entry, HostStream, Ticket, Tickets};
+use crate::device::host::{Entry, HostStream, Stopwatch, Ticket, Tickets};
 use crate::runtime::Flying;
 use crate::sync::{Ordering, get_mut};
 
@@ -77,14 +76,14 @@ impl RunInner {
     fn go_on_at_once(&mut self) -> Option<(u16, Tickets)> {
         let (mut ready, cost) = (Tickets::new(), &self.plan.inner().cost);
         // Without workers a surprise is only a longer poll, so most runs need not read the clock.
-        let start = (self.core.pool.is_some() || cost.is_check_due()).then(Instant::now);
+        let stopwatch = (self.core.pool.is_some() || cost.is_check_due()).then(Stopwatch::start);
         self.work_at_once(|| {
             if !self.code().is_calls || !self.make_calls() {
                 ready.push(Ticket::new(AT_ONCE, 0, self.code().roots));
                 self.run_ready_at_once(&mut ready);
             }
         });
-        self.add_poll(start);
+        self.add_poll(stopwatch);
         if !ready.is_empty() {
             self.plan.inner().cost.add_sample(false);
             return Some(self.keep_place(ready));

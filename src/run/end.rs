@@ -1,6 +1,7 @@
 //! The end of a run: the verdict, the return of its place, its outputs, and the drop of its values.
 
 use std::sync::Arc;
+use std::task::Waker;
 
 use super::inner::{COMPLETE, Item, RunInner};
 use super::outcomes::cancelled;
@@ -17,8 +18,13 @@ impl RunInner {
     /// touch the run again, unless another owner keeps it alive: the task that awaits the run may drop it as
     /// soon as it is complete.
     pub(super) fn finish(alive: Arc<Self>, slot: Option<u16>) {
+        Self::finish_by(alive, slot, &mut Waker::wake);
+    }
+
+    /// As [`RunInner::finish`], for a worker that wakes in its own way.
+    pub(super) fn finish_by(alive: Arc<Self>, slot: Option<u16>, wake: &mut dyn FnMut(Waker)) {
         if let Some(bits) = alive.state.complete() {
-            alive.end(bits, slot);
+            alive.end(bits, slot, wake);
         }
         // The last owner drops values of bodies and errors: user code.
         let _ = shielded(|| drop(alive));
@@ -34,7 +40,7 @@ impl RunInner {
 
     /// Decides the verdict, gives the run's place back, and wakes all waiters. No ticket for the run exists,
     /// and none will.
-    fn end(&self, bits: u32, slot: Option<u16>) {
+    fn end(&self, bits: u32, slot: Option<u16>, wake: &mut dyn FnMut(Waker)) {
         let verdict = self.judge(bits);
         if verdict.is_ok() {
             self.add_cost();
@@ -51,7 +57,7 @@ impl RunInner {
             }
             self.core.end_flight(slot);
         }
-        self.signal_all();
+        self.signal_all(wake);
         if let Some(devices) = self.core.devices.as_ref().filter(|_| slot.is_some()) {
             devices.collect();
         }
@@ -70,11 +76,11 @@ impl RunInner {
     }
 
     /// Wakes all waiters: the run is complete.
-    fn signal_all(&self) {
+    fn signal_all(&self, wake: &mut dyn FnMut(Waker)) {
         for lane in self.watched.get().into_iter().flatten().filter_map(OnceLock::get) {
-            lane.signal(BEYOND);
+            lane.signal_by(BEYOND, wake);
         }
-        self.lane.signal(COMPLETE);
+        self.lane.signal_by(COMPLETE, wake);
         // A concurrent drop may have kept the run already.
         self.core.limbo.free(&self.held);
     }

@@ -411,7 +411,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
             Target::End if self.slot == AT_ONCE => None,
             Target::End if self.item.live.pipe.is_none() => {
                 self.end_sample();
-                RunInner::finish(self.item.run.me(), Some(self.slot));
+                RunInner::finish_by(self.item.run.me(), Some(self.slot), &mut |waker| self.queue.wake(waker));
                 None
             }
             Target::End => self.end_item(),

@@ -2,10 +2,9 @@
 //! take longer. Workers run dear and unknown ones, and the rest when a poll has had its time.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use super::inner::{Live, RunInner};
-use crate::device::host::{Alone, CHEAP_NS, Cost, Pace, Resume, Ticket, Tickets, at_steps_of};
+use crate::device::host::{Alone, CHEAP_NS, Cost, Pace, Resume, Stopwatch, Ticket, Tickets, at_steps_of};
 use crate::error::shielded;
 use crate::runtime::{add_work, inside_executor};
 use crate::sync::Ordering;
@@ -43,17 +42,17 @@ impl RunInner {
     pub(super) fn run_in_poll(&self, roots: Ticket) {
         let mut ready = Tickets::new();
         ready.push(roots);
-        let start = Some(Instant::now());
+        let stopwatch = Some(Stopwatch::start());
         // No other thread runs its programs before some are left for the workers.
         if self.run_ready::<false>(&mut Pace::known(), &mut ready) {
             self.plan().cost.add_sample(false);
         }
-        self.add_poll(start);
+        self.add_poll(stopwatch);
     }
 
-    /// Adds the time of a poll that has run the run since `start`, if that was noted.
-    pub(super) fn add_poll(&self, start: Option<Instant>) {
-        let ns = start.map_or(0, |start| start.elapsed().as_nanos() as u64);
+    /// Adds a poll that has run the run, and its time if that was taken.
+    pub(super) fn add_poll(&self, stopwatch: Option<Stopwatch>) {
+        let ns = stopwatch.map_or(0, |stopwatch| stopwatch.ns());
         self.plan().cost.add_poll(ns, self.cheap_ns());
         if self.core.pool.is_some() {
             add_work(ns + BESIDE_NS, self.core.poll_budget);
@@ -115,7 +114,7 @@ impl RunInner {
             Some(pipe) => pipe.cost.as_ref().is_some_and(Cost::wants_sample),
             None => live.worked.is_some(),
         };
-        is_wanted.then(|| Sample { run: Some(self.me()), start: Instant::now() })
+        is_wanted.then(|| Sample { run: Some(self.me()), stopwatch: Stopwatch::start() })
     }
 
     /// Returns whether polls run the items.
@@ -150,12 +149,12 @@ impl RunInner {
 pub(super) struct Sample {
     /// None once it was added.
     run: Option<Arc<RunInner>>,
-    start: Instant,
+    stopwatch: Stopwatch,
 }
 
 impl Drop for Sample {
     fn drop(&mut self) {
-        let ns = self.start.elapsed().as_nanos() as u64;
+        let ns = self.stopwatch.ns();
         let run = self.run.take();
         run.iter().for_each(|run| run.add_visit(ns));
         // This may be the last owner of the run, whose drop runs user code.

@@ -101,26 +101,31 @@ impl Lane {
 
     /// Marks point `n` and all earlier points as passed, and wakes their waiters. No lock is held meanwhile.
     pub(crate) fn signal(&self, n: u64) {
+        self.signal_by(n, &mut Waker::wake);
+    }
+
+    /// As [`Lane::signal`], for a caller that wakes in its own way.
+    pub(crate) fn signal_by(&self, n: u64, wake: &mut dyn FnMut(Waker)) {
         // ORDERING: Release publishes the work before the point; a maximum, because two signallers may
         // overtake each other.
         self.reached.fetch_max(n, Ordering::Release);
-        self.wake_if_awaited(Some(n));
+        self.wake_if_awaited(Some(n), wake);
     }
 
     /// Wakes all waiters although no point has passed: there is something else to check.
     pub(crate) fn ring(&self) {
-        self.wake_if_awaited(None);
+        self.wake_if_awaited(None, &mut Waker::wake);
     }
 
     #[inline(always)]
-    fn wake_if_awaited(&self, n: Option<u64>) {
+    fn wake_if_awaited(&self, n: Option<u64>, wake: &mut dyn FnMut(Waker)) {
         // ORDERING: pairs with the fence in `poll`. Of "store `reached` or the reason, load is_awaited" and
         // "register, check again" at least one side sees the other. So a waiter is woken here, or sees the
         // point or the reason itself.
         fence(Ordering::SeqCst);
         // ORDERING: Relaxed: the fence orders it.
         if self.is_awaited.load(Ordering::Relaxed) {
-            self.wake(n);
+            self.wake(n, wake);
         }
     }
 
@@ -198,7 +203,7 @@ impl Lane {
     }
 
     /// Wakes the waiters of points up to `n`, or all.
-    fn wake(&self, n: Option<u64>) {
+    fn wake(&self, n: Option<u64>, wake: &mut dyn FnMut(Waker)) {
         let (one, others) = {
             let mut waiters = lock(&self.waiters);
             let woken = waiters.take(n);
@@ -208,7 +213,7 @@ impl Lane {
         };
         for waker in one.into_iter().chain(others.into_values()) {
             // A waker that panics harms no other waiter.
-            let _ = shielded(|| waker.wake());
+            let _ = shielded(|| wake(waker));
         }
     }
 }

@@ -10,10 +10,12 @@
 mod barrier;
 mod cost;
 mod deque;
+mod lookout;
 mod origin;
 mod pool;
 mod sleep;
 mod slice;
+mod stopwatch;
 mod stream;
 mod ticket;
 mod try_lock;
@@ -24,10 +26,11 @@ pub(crate) use cost::{CHEAP_NS, Cost};
 pub(crate) use deque::Deque;
 pub(crate) use origin::Origin;
 pub(crate) use pool::{Around, Entry, Pool, Resume, SLOTS_MAX};
-#[cfg(test)]
-pub(crate) use sleep::Sleep;
 pub(crate) use slice::{Pace, Slice};
+pub(crate) use stopwatch::Stopwatch;
 pub use stream::HostStream;
 pub(crate) use ticket::{Progress, Queue, Ticket, TicketOrigin};
 pub(crate) use try_lock::TryLock;
 pub(crate) use worker::{Alone, Tickets, aside, at_steps_of, is_aside, is_at_a_step};
+#[cfg(test)]
+pub(crate) use {lookout::Lookout, sleep::Sleep};

@@ -5,9 +5,11 @@ use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::lookout::Lookout;
+use super::stopwatch::measure_pace;
 use super::ticket::Queue;
 use super::worker::{Alone, Shared, work};
-use super::{Barrier, Deque, Progress, Ticket, TryLock};
+use super::{Barrier, Deque, Progress, Ticket};
 use crate::device::host::sleep::Sleep;
 use crate::error::{Error, Kind, Result};
 use crate::sync::{AtomicU64, Line, Mutex, Ordering, lock, spawn};
@@ -62,8 +64,7 @@ pub(crate) struct Pool {
     pub(super) around: Around,
     /// Whether others than workers count gates down, too.
     has_outsiders: bool,
-    /// Locked by the worker that looks longer for work than the others.
-    pub(super) lookout: TryLock<()>,
+    pub(super) lookout: Lookout,
 }
 
 const STOPPING: u64 = 1;
@@ -90,6 +91,7 @@ impl Pool {
         around: Around,
         has_outsiders: bool,
     ) -> Result<Arc<Self>> {
+        measure_pace();
         let pool = Arc::new(Self {
             slots: (0..slots).map(|_| Slot(UnsafeCell::new(None))).collect(),
             runs: AtomicU64::new(0),
@@ -100,7 +102,7 @@ impl Pool {
             deques: (0..workers).map(|_| Deque::new()).collect(),
             progress: (0..workers).map(|_| Line(Progress::new())).collect(),
             sleep: Sleep::new(workers, barrier),
-            lookout: TryLock::new(()),
+            lookout: Lookout::new(),
             around,
             has_outsiders,
         });

@@ -1,5 +1,8 @@
 //! What queues hold: "resume these programs of that run", in one word.
 
+use std::task::Waker;
+
+use crate::error::shielded;
 use crate::sync::{AtomicU64, Ordering};
 
 /// The right to resume `count` programs of one run, from `first` on. There is at most one ticket for a
@@ -101,6 +104,16 @@ pub(crate) trait Queue<'q> {
 
     /// Announces a step that may take much longer than those before.
     fn expect_long(&mut self);
+
+    /// Calls a waker, now or a few microseconds later. The caller has nothing else to do. If it finds
+    /// something, it must call [`Queue::wake_left`] first.
+    fn wake(&mut self, waker: Waker) {
+        let _ = shielded(|| waker.wake());
+    }
+
+    /// Calls the waker of an earlier [`Queue::wake`], unless that was done.
+    #[inline]
+    fn wake_left(&mut self) {}
 
     /// Called before each step: whether the thread should go on, or put its program back into the queue
     /// because others wait.

@@ -2,14 +2,16 @@
 //! again.
 
 use std::cell::Cell;
-use std::ptr;
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Duration;
+use std::{mem, ptr};
 
 use smallvec::SmallVec;
 
 use super::slice::{Pace, Slice};
 use super::{Pool, Progress, Queue, Ticket};
+use crate::error::shielded;
 use crate::sync::{spin_loop, thread_local, yield_now};
 
 /// Steps until a worker looks whether other runs wait in the common queue. If so, its own tickets are queued
@@ -20,7 +22,9 @@ const FUEL: u32 = 512;
 /// awake.
 const LOOKS: u32 = if cfg!(anabranch_loom) { 0 } else { 50 };
 const PAUSE: u32 = 24;
-/// The most looks of the worker that looks longest: about a millisecond.
+/// Looks of a worker until it calls a waker itself that the lookout has not called: a few microseconds.
+const PATIENCE: u32 = 4;
+/// The most looks of the lookout after a waker: about a millisecond.
 const LONGEST: u32 = 20 * LOOKS;
 /// After so many checks without a running node it stops at the next one.
 const QUIET: u32 = 3;
@@ -68,6 +72,8 @@ pub(crate) struct Shared<'p> {
     fuel: u32,
     /// Whether others have their turn now.
     gives_way: bool,
+    /// Whether this worker has left a waker for the lookout.
+    has_left: bool,
 }
 
 impl<'p> Queue<'p> for Shared<'p> {
@@ -108,6 +114,25 @@ impl<'p> Queue<'p> for Shared<'p> {
 
     fn expect_long(&mut self) {}
 
+    fn wake(&mut self, waker: Waker) {
+        if self.pool.has_common() || !self.pool.deques[self.worker].is_empty() {
+            return call(waker);
+        }
+        match self.pool.lookout.leave(waker) {
+            Ok(()) => self.has_left = true,
+            Err(waker) => call(waker),
+        }
+    }
+
+    #[inline]
+    fn wake_left(&mut self) {
+        if mem::take(&mut self.has_left)
+            && let Some(waker) = self.pool.lookout.take()
+        {
+            call(waker);
+        }
+    }
+
     #[inline]
     fn has_fuel(&mut self) -> bool {
         self.fuel -= 1;
@@ -142,7 +167,7 @@ pub(crate) fn is_at_a_step() -> bool {
 
 impl<'p> Shared<'p> {
     fn new(pool: &'p Pool, worker: usize) -> Self {
-        Self { pool, worker, fuel: FUEL, gives_way: false }
+        Self { pool, worker, fuel: FUEL, gives_way: false, has_left: false }
     }
 
     fn work(&mut self) {
@@ -157,11 +182,10 @@ impl<'p> Shared<'p> {
     /// Waits for a ticket. None when the pool is over.
     fn next_ticket(&mut self) -> Option<Ticket> {
         loop {
-            if let Some(ticket) = self.find() {
-                return Some(ticket);
-            }
-            if let Some(ticket) = look(self.pool, || self.find_elsewhere()) {
-                return Some(ticket);
+            let found = self.find().or_else(|| self.look());
+            self.wake_left();
+            if found.is_some() {
+                return found;
             }
             if self.pool.is_over() {
                 return None;
@@ -173,9 +197,50 @@ impl<'p> Shared<'p> {
         }
     }
 
+    /// Looks for work for a while.
+    fn look(&mut self) -> Option<Ticket> {
+        let pool = self.pool;
+        let found = (0..LOOKS).find_map(|look| {
+            if look == PATIENCE {
+                self.wake_left();
+            }
+            look_once(|| !pool.has_common(), || self.find_elsewhere())
+        });
+        let is_lookout = found.is_none() && LOOKS > 0 && pool.workers() > 1 && pool.lookout.begin();
+        if is_lookout { self.look_out() } else { found }
+    }
+
+    /// Looks for work as the lookout, for 200 microseconds, counted anew while other workers run nodes, and
+    /// after each waker that it calls.
+    fn look_out(&mut self) -> Option<Ticket> {
+        let pool = self.pool;
+        let (mut looks, mut quiet, mut found) = (0, 0, None);
+        while found.is_none() && looks < LONGEST && quiet <= QUIET {
+            if let Some(waker) = pool.lookout.take() {
+                (looks, quiet) = (0, 0);
+                call(waker);
+                // The thread that is awake now may need this core.
+                yield_now();
+            }
+            let is_quiet = || !pool.has_common() && !pool.lookout.has_waker();
+            found = look_once(is_quiet, || self.find_elsewhere());
+            looks += 1;
+            if looks.is_multiple_of(LOOKS) {
+                quiet = if pool.is_at_a_step() { 0 } else { quiet + 1 };
+                if pool.is_over() {
+                    break;
+                }
+            }
+        }
+        if let Some(waker) = pool.lookout.end() {
+            call(waker);
+        }
+        found
+    }
+
     fn find(&mut self) -> Option<Ticket> {
         let own = &self.pool.deques[self.worker];
-        if std::mem::take(&mut self.gives_way) {
+        if mem::take(&mut self.gives_way) {
             self.pool.push_common(std::iter::from_fn(|| own.pop()));
         }
         own.pop().or_else(|| self.find_elsewhere())
@@ -352,7 +417,7 @@ fn work_alone(pool: &Pool) {
     let mut tickets = Tickets::new();
     let mut queue = Alone::for_a_pool(&mut tickets, pool);
     loop {
-        if std::mem::take(&mut queue.gives_way) {
+        if mem::take(&mut queue.gives_way) {
             pool.push_common(queue.tickets.drain(..).rev());
         }
         if let Some(ticket) = queue.next_ticket().or_else(|| pool.pop_common()) {
@@ -362,50 +427,28 @@ fn work_alone(pool: &Pool) {
             debug_assert!(!queue.progress.is_at_a_step(), "a program that is left has no noted step");
         } else if pool.is_over() {
             return;
-        } else if look(pool, || pool.has_common().then_some(())).is_none() {
+        } else if !(0..LOOKS).any(|_| look_once(|| !pool.has_common(), || pool.has_common().then_some(())).is_some()) {
             pool.sleep.sleep(0, |is_refused| pool.has_common_before_sleep(is_refused) || pool.is_over());
         }
     }
 }
 
-/// Looks for work for a while. The common queue is watched all the time, because a run that comes soon is
-/// best begun before its owner has gone to sleep; `find` may look at other workers' deques, and each look
-/// slows down the owner.
-fn look<T>(pool: &Pool, mut find: impl FnMut() -> Option<T>) -> Option<T> {
-    let found = (0..LOOKS).find_map(|_| look_once(pool, &mut find));
-    if found.is_some() || LOOKS == 0 || pool.workers() == 1 {
-        return found;
-    }
-    pool.lookout.try_with(|()| look_longer(pool, find)).flatten()
-}
-
-/// Looks for work for 200 microseconds, counted anew while other workers run nodes. One of several workers
-/// does: when a node ends, the thread that awaits it is woken, and that takes five times as long if the other
-/// core is idle.
-fn look_longer<T>(pool: &Pool, mut find: impl FnMut() -> Option<T>) -> Option<T> {
-    let mut quiet = 0;
-    for look in 1..=LONGEST {
-        if let Some(found) = look_once(pool, &mut find) {
-            return Some(found);
-        }
-        if look.is_multiple_of(LOOKS) {
-            quiet = if pool.is_at_a_step() { 0 } else { quiet + 1 };
-            if quiet > QUIET || pool.is_over() {
-                break;
-            }
-        }
-    }
-    None
-}
-
-fn look_once<T>(pool: &Pool, find: &mut impl FnMut() -> Option<T>) -> Option<T> {
-    let is_quiet = (0..PAUSE).all(|_| {
+/// Looks for work once, after a pause that ends early if it is not quiet. The common queue is watched all the
+/// time, because a run that comes soon is best begun before its owner has gone to sleep; `find` may look at
+/// other workers' deques, and each look slows down the owner.
+fn look_once<T>(is_quiet: impl Fn() -> bool, find: impl FnOnce() -> Option<T>) -> Option<T> {
+    let was_quiet = (0..PAUSE).all(|_| {
         spin_loop();
-        !pool.has_common()
+        is_quiet()
     });
-    if is_quiet {
+    if was_quiet {
         // A thread that awaits the result may need this core.
         yield_now();
     }
     find()
+}
+
+/// Calls a waker. One that panics harms no other.
+fn call(waker: Waker) {
+    let _ = shielded(|| waker.wake());
 }

@@ -453,7 +453,9 @@ impl EngineCore {
             }
             scope.end_one();
         }
-        self.handles.end(&self.slots, &operation, outcome);
+        if let Some(waker) = self.handles.end(&self.slots, &operation, outcome) {
+            batch.wake(waker);
+        }
         batch.end(operation);
         if batch.freed() >= self.freed_max {
             self.give_back(batch);

@@ -20,9 +20,10 @@ impl Handles {
         Self { wakers: Wakers::new(), failures: Mutex::default(), failed: AtomicU64::new(0) }
     }
 
-    /// Ends an operation for its handle, and wakes the future that awaits it.
+    /// Ends an operation for its handle. Returns the waker of the future that awaits it.
     #[inline]
-    pub(super) fn end(&self, slots: &Slots, operation: &Left, outcome: Result<()>) {
+    #[must_use]
+    pub(super) fn end(&self, slots: &Slots, operation: &Left, outcome: Result<()>) -> Option<Waker> {
         let (number, handle) = (operation.number(), slots.handle_of(operation));
         let key = handle.key(number);
         let is_kept = match outcome {
@@ -40,10 +41,7 @@ impl Handles {
         if is_kept && !was_handled {
             self.forget_failure(key);
         }
-        if was_awaited {
-            let waker = self.wakers.of(number).take();
-            let _ = shielded(|| waker.into_iter().for_each(Waker::wake));
-        }
+        if was_awaited { self.wakers.of(number).take() } else { None }
     }
 
     /// Ends the handle of an operation.

@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::engine_core::{EngineCore, NO_SLOT};
-use crate::device::host::Cost;
+use crate::device::host::{Cost, Stopwatch};
 use crate::engine::order::{Batch, Granted, Operation, Rest, Role, Runnable, Unpushed};
 use crate::error::Result;
 use crate::runtime::{add_work, inside_executor, is_outside, may_work};
@@ -158,9 +158,9 @@ impl EngineCore {
 /// Returns a function that performs an operation, and notes the ns of that and whether it went well.
 fn noting(note: impl FnOnce(u64, bool)) -> impl FnOnce(&EngineCore, Granted<'_>, u32) -> Result<Rest> {
     |core, granted, number| {
-        let start = Instant::now();
+        let stopwatch = Stopwatch::start();
         let performed = core.perform(granted, number);
-        note(start.elapsed().as_nanos() as u64, performed.is_ok());
+        note(stopwatch.ns(), performed.is_ok());
         performed
     }
 }

@@ -1,10 +1,12 @@
 //! The visits of an executor's workers to an engine: they run its operations.
 
 use std::sync::Arc;
+use std::task::Waker;
 
 use super::engine_core::EngineCore;
 use crate::device::host::Queue;
 use crate::engine::order::Batch;
+use crate::error::shielded;
 use crate::runtime::Visited;
 use crate::sync::{Ordering, lock, spin_loop};
 
@@ -20,10 +22,11 @@ const TIMED: u32 = 16;
 impl Visited for EngineCore {
     /// Runs ready operations until none is left, or until other work waits for the worker.
     fn visit<'q, Q: Queue<'q>>(self: &Arc<Self>, queue: &mut Q) -> bool {
-        let (mut batch, mut untimed) = (Batch::new(&self.slots), TIMED);
+        let (mut batch, mut untimed) = (Batch::new(&self.slots).leaving_waker(), TIMED);
         loop {
             match self.next(&mut batch) {
                 Some(operation) => {
+                    queue.wake_left();
                     // There are more operations than this one, so another worker may come.
                     if !self.ready.is_empty() && self.has_worker_to_call() {
                         let _ = self.call_workers();
@@ -33,6 +36,9 @@ impl Visited for EngineCore {
                         self.run(operation, &mut batch);
                     } else if self.run_timed(operation, &mut batch) {
                         untimed = 0;
+                    }
+                    if let Some(waker) = batch.take_waker() {
+                        self.wake(waker, &batch, queue);
                     }
                 }
                 None => {
@@ -69,6 +75,16 @@ impl EngineCore {
         let Some(registration) = &*registration else { return false };
         registration.call_worker(self, self.workers);
         true
+    }
+
+    /// Wakes the task that awaits an operation.
+    #[cold]
+    fn wake<'q>(&self, waker: Waker, batch: &Batch<'_>, queue: &mut impl Queue<'q>) {
+        if batch.ready.is_empty() && self.ready.is_empty() {
+            queue.wake(waker);
+        } else {
+            let _ = shielded(|| waker.wake());
+        }
     }
 
     /// Checks for some microseconds whether an operation becomes ready.

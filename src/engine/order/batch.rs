@@ -1,12 +1,15 @@
 //! The operations that a thread has made ready, and the slots that it has freed. It collects both while it
 //! enters and leaves queues, and passes them on afterwards.
 
+use std::task::Waker;
+
 use smallvec::SmallVec;
 
 use super::queue::{Request, RequestId, Requests};
 use super::slots::{LEFT, Slot, Slots, Wakes, spot};
 use super::tokens::{Entering, Grant, Left, Runnable};
 use super::variable::Variable;
+use crate::error::shielded;
 use crate::sync::{AtomicU32, Ordering};
 
 /// The most freed slots that a thread keeps.
@@ -20,6 +23,9 @@ pub(crate) struct Batch<'s> {
     own: u32,
     /// The number of its requests that were granted or released on the way. They are counted together.
     own_count: u32,
+    /// Whether wakers are left to this batch's owner, and the one that is.
+    leaves_waker: bool,
+    waker: Option<Waker>,
 }
 
 const NONE: u32 = u32::MAX;
@@ -27,7 +33,27 @@ const NONE: u32 = u32::MAX;
 impl<'s> Batch<'s> {
     #[inline]
     pub(crate) fn new(slots: &'s Slots) -> Self {
-        Self { slots, ready: SmallVec::new(), freed: SmallVec::new(), own: NONE, own_count: 0 }
+        let (ready, freed) = (SmallVec::new(), SmallVec::new());
+        Self { slots, ready, freed, own: NONE, own_count: 0, leaves_waker: false, waker: None }
+    }
+
+    /// Returns the same batch, whose owner calls [`Batch::take_waker`] after each operation.
+    pub(crate) fn leaving_waker(self) -> Self {
+        Self { leaves_waker: true, ..self }
+    }
+
+    /// Wakes the task that awaits an operation, or leaves that to the owner.
+    pub(crate) fn wake(&mut self, waker: Waker) {
+        if self.leaves_waker && self.waker.is_none() {
+            self.waker = Some(waker);
+        } else {
+            let _ = shielded(|| waker.wake());
+        }
+    }
+
+    #[inline]
+    pub(crate) fn take_waker(&mut self) -> Option<Waker> {
+        self.waker.take()
     }
 
     /// Enters an operation into the queues of its variables. No other thread enters one meanwhile.
