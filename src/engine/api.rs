@@ -304,7 +304,7 @@ impl Engine {
     /// The oldest failure that was not reported yet. Each wait returns one; await `idle` again for the next.
     /// Waits that overlap may return the same one. It is a failure of:
     ///
-    /// - an operation that writes nothing;
+    /// - an operation that writes nothing, also if its handle returned it;
     /// - the destructor of a value that was freed;
     /// - an operation that writes, if its handle was dropped without an await, and all variables that it
     ///   poisoned were overwritten or freed unread;

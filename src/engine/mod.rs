@@ -16,6 +16,7 @@
 mod api;
 mod blocked;
 pub(crate) mod core;
+mod hash;
 mod op;
 pub(crate) mod order;
 

@@ -57,7 +57,11 @@ impl RunInner {
             }
             self.core.end_flight(slot);
         }
-        self.signal_all(wake);
+        match &self.core.devices {
+            // Calls of a driver follow: no waker may wait for these.
+            Some(_) => self.signal_all(&mut Waker::wake),
+            None => self.signal_all(wake),
+        }
         if let Some(devices) = self.core.devices.as_ref().filter(|_| slot.is_some()) {
             devices.collect();
         }

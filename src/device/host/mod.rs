@@ -10,9 +10,9 @@
 mod barrier;
 mod cost;
 mod deque;
-mod lookout;
 mod origin;
 mod pool;
+mod searcher;
 mod sleep;
 mod slice;
 mod stopwatch;
@@ -33,4 +33,4 @@ pub(crate) use ticket::{Progress, Queue, Ticket, TicketOrigin};
 pub(crate) use try_lock::TryLock;
 pub(crate) use worker::{Alone, Tickets, aside, at_steps_of, is_aside, is_at_a_step};
 #[cfg(test)]
-pub(crate) use {lookout::Lookout, sleep::Sleep};
+pub(crate) use {searcher::Searcher, sleep::Sleep};

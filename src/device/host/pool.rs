@@ -5,7 +5,7 @@ use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::lookout::Lookout;
+use super::searcher::Searcher;
 use super::stopwatch::measure_pace;
 use super::ticket::Queue;
 use super::worker::{Alone, Shared, work};
@@ -64,7 +64,7 @@ pub(crate) struct Pool {
     pub(super) around: Around,
     /// Whether others than workers count gates down, too.
     has_outsiders: bool,
-    pub(super) lookout: Lookout,
+    pub(super) searcher: Searcher,
 }
 
 const STOPPING: u64 = 1;
@@ -102,7 +102,7 @@ impl Pool {
             deques: (0..workers).map(|_| Deque::new()).collect(),
             progress: (0..workers).map(|_| Line(Progress::new())).collect(),
             sleep: Sleep::new(workers, barrier),
-            lookout: Lookout::new(),
+            searcher: Searcher::new(),
             around,
             has_outsiders,
         });

@@ -105,15 +105,27 @@ pub(crate) trait Queue<'q> {
     /// Announces a step that may take much longer than those before.
     fn expect_long(&mut self);
 
-    /// Calls a waker, now or a few microseconds later. The caller has nothing else to do. If it finds
-    /// something, it must call [`Queue::wake_left`] first.
+    /// Calls a waker, now or a few microseconds later. The caller has nothing else to do. Before it runs
+    /// anything else it must take the waker back, by [`Queue::take_left`].
     fn wake(&mut self, waker: Waker) {
         let _ = shielded(|| waker.wake());
     }
 
-    /// Calls the waker of an earlier [`Queue::wake`], unless that was done.
+    /// Returns the waker of an earlier [`Queue::wake`] that was not called yet. A waker is foreign code,
+    /// which may take long or wait: whoever calls it must have nothing in hand that another worker could do.
     #[inline]
-    fn wake_left(&mut self) {}
+    #[must_use]
+    fn take_left(&mut self) -> Option<Waker> {
+        None
+    }
+
+    /// Calls that waker.
+    #[inline]
+    fn wake_left(&mut self) {
+        if let Some(waker) = self.take_left() {
+            let _ = shielded(|| waker.wake());
+        }
+    }
 
     /// Called before each step: whether the thread should go on, or put its program back into the queue
     /// because others wait.

@@ -22,9 +22,9 @@ const FUEL: u32 = 512;
 /// awake.
 const LOOKS: u32 = if cfg!(anabranch_loom) { 0 } else { 50 };
 const PAUSE: u32 = 24;
-/// Looks of a worker until it calls a waker itself that the lookout has not called: a few microseconds.
+/// Looks of a worker until it calls a waker itself that the searcher has not called: a few microseconds.
 const PATIENCE: u32 = 4;
-/// The most looks of the lookout after a waker: about a millisecond.
+/// The most looks of the searcher after a waker: about a millisecond.
 const LONGEST: u32 = 20 * LOOKS;
 /// After so many checks without a running node it stops at the next one.
 const QUIET: u32 = 3;
@@ -72,7 +72,7 @@ pub(crate) struct Shared<'p> {
     fuel: u32,
     /// Whether others have their turn now.
     gives_way: bool,
-    /// Whether this worker has left a waker for the lookout.
+    /// Whether this worker has left a waker for the searcher.
     has_left: bool,
 }
 
@@ -115,22 +115,21 @@ impl<'p> Queue<'p> for Shared<'p> {
     fn expect_long(&mut self) {}
 
     fn wake(&mut self, waker: Waker) {
+        // One at a time, in their order.
+        self.wake_left();
         if self.pool.has_common() || !self.pool.deques[self.worker].is_empty() {
             return call(waker);
         }
-        match self.pool.lookout.leave(waker) {
+        match self.pool.searcher.leave(waker) {
             Ok(()) => self.has_left = true,
             Err(waker) => call(waker),
         }
     }
 
+    /// It may be a waker that another worker has left, if this one's was called already. That is as good.
     #[inline]
-    fn wake_left(&mut self) {
-        if mem::take(&mut self.has_left)
-            && let Some(waker) = self.pool.lookout.take()
-        {
-            call(waker);
-        }
+    fn take_left(&mut self) -> Option<Waker> {
+        if mem::take(&mut self.has_left) { self.pool.searcher.take() } else { None }
     }
 
     #[inline]
@@ -183,7 +182,10 @@ impl<'p> Shared<'p> {
     fn next_ticket(&mut self) -> Option<Ticket> {
         loop {
             let found = self.find().or_else(|| self.look());
-            self.wake_left();
+            if let Some(waker) = self.take_left() {
+                self.call_first(waker, found);
+                continue;
+            }
             if found.is_some() {
                 return found;
             }
@@ -206,23 +208,23 @@ impl<'p> Shared<'p> {
             }
             look_once(|| !pool.has_common(), || self.find_elsewhere())
         });
-        let is_lookout = found.is_none() && LOOKS > 0 && pool.workers() > 1 && pool.lookout.begin();
-        if is_lookout { self.look_out() } else { found }
+        let is_searcher = found.is_none() && LOOKS > 0 && pool.workers() > 1 && pool.searcher.begin();
+        if is_searcher { self.search() } else { found }
     }
 
-    /// Looks for work as the lookout, for 200 microseconds, counted anew while other workers run nodes, and
+    /// Looks for work as the searcher, for 200 microseconds, counted anew while other workers run nodes, and
     /// after each waker that it calls.
-    fn look_out(&mut self) -> Option<Ticket> {
+    fn search(&mut self) -> Option<Ticket> {
         let pool = self.pool;
         let (mut looks, mut quiet, mut found) = (0, 0, None);
         while found.is_none() && looks < LONGEST && quiet <= QUIET {
-            if let Some(waker) = pool.lookout.take() {
+            if let Some(waker) = pool.searcher.take() {
                 (looks, quiet) = (0, 0);
                 call(waker);
                 // The thread that is awake now may need this core.
                 yield_now();
             }
-            let is_quiet = || !pool.has_common() && !pool.lookout.has_waker();
+            let is_quiet = || !pool.has_common() && !pool.searcher.has_waker();
             found = look_once(is_quiet, || self.find_elsewhere());
             looks += 1;
             if looks.is_multiple_of(LOOKS) {
@@ -232,10 +234,21 @@ impl<'p> Shared<'p> {
                 }
             }
         }
-        if let Some(waker) = pool.lookout.end() {
-            call(waker);
+        match pool.searcher.end() {
+            Some(waker) => {
+                self.call_first(waker, found);
+                self.find()
+            }
+            None => found,
         }
-        found
+    }
+
+    /// Calls a waker. Another worker may take the ticket meanwhile.
+    fn call_first(&mut self, waker: Waker, found: Option<Ticket>) {
+        if let Some(ticket) = found {
+            self.push(ticket);
+        }
+        call(waker);
     }
 
     fn find(&mut self) -> Option<Ticket> {

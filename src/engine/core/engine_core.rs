@@ -458,6 +458,8 @@ impl EngineCore {
         }
         batch.end(operation);
         if batch.freed() >= self.freed_max {
+            // First, because this may call other wakers.
+            batch.wake_left();
             self.give_back(batch);
         }
     }
@@ -470,7 +472,7 @@ impl EngineCore {
         }
     }
 
-    fn have_given_back(&self, wakes: Wakes) {
+    pub(super) fn have_given_back(&self, wakes: Wakes) {
         if wakes.space {
             self.space.ring();
         }

@@ -1,15 +1,15 @@
-//! The run of an operation's body: whether it is run, its effect on variables and errors, and the report to
-//! an observer.
+//! The run of an operation's body, or of the bodies that are joined in it: whether it is run, its effect on
+//! variables and errors, and the report to an observer. And how a variable without a handle is freed.
 
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use super::engine_core::{Accepted, EngineCore};
+use super::engine_core::{Accepted, EngineCore, NO_SLOT};
 use crate::device::StreamMut;
 use crate::device::host::HostStream;
-use crate::engine::order::{Access, Frees, Granted, Operation, Rest, Role, Scope, Unpushed, Variable};
+use crate::engine::order::{Access, Frees, Granted, Joined, Operation, Rest, Role, Scope, Unpushed, Variable};
 use crate::error::{BoxError, Error, Kind, Result, panic_message, shielded};
 use crate::runtime::{Launched, OpSpan, inside};
 
@@ -53,6 +53,21 @@ impl EngineCore {
             Ok(Err(cause)) => Err(self.has_returned(&operation, cause)),
             Err(panic) => Err(self.has_failed(&operation, operation.panicked(panic_message(panic)))),
         }
+    }
+
+    /// Performs the parts of a joined operation, which has been granted all their variables. Returns the
+    /// first failure.
+    fn perform_parts(&self, joined: &Granted<'_>, parts: Joined) -> Result<()> {
+        let mut outcome = Ok(());
+        parts.run_each(|part| match self.perform(joined.part(part), NO_SLOT) {
+            Ok(rest) => {
+                debug_assert!(matches!(rest, Rest::Nothing), "what may leave work is not joined");
+                mem::forget(rest);
+            }
+            Err(error) if outcome.is_ok() => outcome = Err(error),
+            Err(error) => drop(error),
+        });
+        outcome
     }
 
     /// Runs the body of an operation that is nothing else.

@@ -1,12 +1,12 @@
-//! Engines without workers: the thread that pushes an operation runs it, or a poll of a future of the engine.
+//! What pushes and polls do themselves: all work of engines without workers, and glances at variables that
+//! no pending operation uses.
 
-use std::mem;
 use std::sync::Arc;
 use std::task::Context;
 
 use super::engine_core::{EngineCore, NO_SLOT};
 use crate::engine::order::{
-    Batch, Grant, Granted, Joined, Key, More, NothingPending, Reading, Rest, Runnable, Scope, Turn, Unpushed, Variable,
+    Batch, Grant, Granted, Key, More, NothingPending, Reading, Runnable, Scope, Turn, Unpushed, Variable,
 };
 use crate::error::Result;
 use crate::runtime::{STEPS_MAX, WaiterKey};
@@ -264,20 +264,5 @@ impl EngineCore {
         // ORDERING: Release pairs with the Acquire above.
         self.is_simulating.store(false, Ordering::Release);
         !self.ready.is_empty()
-    }
-
-    /// Performs the parts of a joined operation, which has been granted all their variables. Returns the
-    /// first failure.
-    pub(super) fn perform_parts(&self, joined: &Granted<'_>, parts: Joined) -> Result<()> {
-        let mut outcome = Ok(());
-        parts.run_each(|part| match self.perform(joined.part(part), NO_SLOT) {
-            Ok(rest) => {
-                debug_assert!(matches!(rest, Rest::Nothing), "what may leave work is not joined");
-                mem::forget(rest);
-            }
-            Err(error) if outcome.is_ok() => outcome = Err(error),
-            Err(error) => drop(error),
-        });
-        outcome
     }
 }

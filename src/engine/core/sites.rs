@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::engine_core::{EngineCore, NO_SLOT};
 use crate::device::host::{Cost, Stopwatch};
+use crate::engine::hash::hash;
 use crate::engine::order::{Batch, Granted, Operation, Rest, Role, Runnable, Unpushed};
 use crate::error::Result;
 use crate::runtime::{add_work, inside_executor, is_outside, may_work};
@@ -25,7 +26,7 @@ const JOINED_NS: u64 = 5_000;
 const HAND_OVER_NS: u64 = 60;
 
 /// The part of a measured time that the clock takes.
-const TIMING_NS: u64 = 100;
+const TIMING_NS: u64 = 30;
 
 pub(super) struct Sites {
     /// None if only workers run operations.
@@ -68,8 +69,7 @@ impl Sites {
 
     #[inline]
     fn place(&self, number: usize) -> Option<&Site> {
-        // Multiplied by 2^64 over the golden ratio: the upper bits depend on all.
-        let index = (number as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - SITES.ilog2());
+        let index = hash(number) >> (64 - SITES.ilog2());
         self.known.as_ref().map(|known| &known[index as usize])
     }
 }

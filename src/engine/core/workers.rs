@@ -5,7 +5,7 @@ use std::task::Waker;
 
 use super::engine_core::EngineCore;
 use crate::device::host::Queue;
-use crate::engine::order::Batch;
+use crate::engine::order::{Batch, Runnable};
 use crate::error::shielded;
 use crate::runtime::Visited;
 use crate::sync::{Ordering, lock, spin_loop};
@@ -26,7 +26,10 @@ impl Visited for EngineCore {
         loop {
             match self.next(&mut batch) {
                 Some(operation) => {
-                    queue.wake_left();
+                    if let Some(waker) = queue.take_left() {
+                        self.wake_first(waker, operation, &mut batch);
+                        continue;
+                    }
                     // There are more operations than this one, so another worker may come.
                     if !self.ready.is_empty() && self.has_worker_to_call() {
                         let _ = self.call_workers();
@@ -42,8 +45,16 @@ impl Visited for EngineCore {
                     }
                 }
                 None => {
-                    self.give_back(&mut batch);
-                    if !self.look_again() {
+                    if let Some(wakes) = batch.give_back() {
+                        if wakes.space || wakes.idle || self.lanes.is_some() {
+                            // Foreign code or a driver follows.
+                            queue.wake_left();
+                        }
+                        self.have_given_back(wakes);
+                    }
+                    let is_ready = self.look_again();
+                    queue.wake_left();
+                    if !is_ready {
                         self.visits.end();
                         if self.ready.is_still_empty() || !self.visit_again() {
                             break;
@@ -53,6 +64,7 @@ impl Visited for EngineCore {
             }
             if !queue.has_fuel() {
                 self.pass_on(&mut batch);
+                queue.wake_left();
                 self.give_back(&mut batch);
                 return true;
             }
@@ -77,8 +89,16 @@ impl EngineCore {
         true
     }
 
-    /// Wakes the task that awaits an operation.
+    /// Calls a waker before an operation is run. Another worker may run it meanwhile.
     #[cold]
+    fn wake_first(self: &Arc<Self>, waker: Waker, operation: Runnable, batch: &mut Batch<'_>) {
+        batch.ready.push(operation);
+        self.pass_on(batch);
+        let _ = self.call_workers();
+        let _ = shielded(|| waker.wake());
+    }
+
+    /// Wakes the task that awaits an operation.
     fn wake<'q>(&self, waker: Waker, batch: &Batch<'_>, queue: &mut impl Queue<'q>) {
         if batch.ready.is_empty() && self.ready.is_empty() {
             queue.wake(waker);

@@ -3,6 +3,7 @@
 use std::mem;
 
 use super::description::Op;
+use crate::engine::hash::hash;
 use crate::engine::order::{Access, Accesses, Body, Joined, Operation, REQUESTS_MAX, Rest, Role, Unpushed};
 use crate::error::{Error, Kind};
 use crate::name::Name;
@@ -81,7 +82,7 @@ impl Used {
             self.grow();
         }
         let (address, mask) = (access.address(), self.places.len() - 1);
-        let mut at = hash(address) & mask;
+        let mut at = place_of(address) & mask;
         while self.places[at] != 0 {
             let known = &mut self.accesses[self.places[at] as usize - 1];
             if known.address() == address {
@@ -100,7 +101,7 @@ impl Used {
         self.places.clear();
         self.places.resize(length, 0);
         for (place, access) in (1..).zip(&self.accesses) {
-            let mut at = hash(access.address()) & (length - 1);
+            let mut at = place_of(access.address()) & (length - 1);
             while self.places[at] != 0 {
                 at = (at + 1) & (length - 1);
             }
@@ -117,7 +118,6 @@ impl Used {
 }
 
 #[inline]
-fn hash(address: usize) -> usize {
-    // Multiplied by 2^64 over the golden ratio: the upper bits depend on all.
-    ((address as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize
+fn place_of(address: usize) -> usize {
+    (hash(address) >> 32) as usize
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::var::Var;
 use crate::engine::core::EngineCore;
+use crate::engine::hash::hash;
 use crate::engine::order::{Access, Accesses, Grant, Mode, Reading, SCANNED, VarPtr, Variable, Vars};
 use crate::error::{Error, Result};
 use crate::graph::Takable;
@@ -139,8 +140,7 @@ fn ask_more(all: &mut Vec<Access>, seen: &mut u64, variable: &Variable, mode: Mo
     if all.is_empty() {
         all.extend([Access::new(variable, mode), Access::new(variable, mode)]);
     }
-    // Multiplied by 2^64 over the golden ratio: the upper bits depend on all.
-    let bit = 1 << ((std::ptr::from_ref(variable).addr() as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58);
+    let bit = 1 << (hash(std::ptr::from_ref(variable).addr()) >> 58);
     let may_be_known = *seen & bit != 0;
     *seen |= bit;
     let scanned = if may_be_known { all.len().min(SCANNED) } else { 2 };

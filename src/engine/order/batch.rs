@@ -38,6 +38,7 @@ impl<'s> Batch<'s> {
     }
 
     /// Returns the same batch, whose owner calls [`Batch::take_waker`] after each operation.
+    #[must_use]
     pub(crate) fn leaving_waker(self) -> Self {
         Self { leaves_waker: true, ..self }
     }
@@ -52,8 +53,16 @@ impl<'s> Batch<'s> {
     }
 
     #[inline]
+    #[must_use]
     pub(crate) fn take_waker(&mut self) -> Option<Waker> {
         self.waker.take()
+    }
+
+    /// Calls the waker that is left to the owner.
+    pub(crate) fn wake_left(&mut self) {
+        if let Some(waker) = self.take_waker() {
+            let _ = shielded(|| waker.wake());
+        }
     }
 
     /// Enters an operation into the queues of its variables. No other thread enters one meanwhile.

@@ -1,10 +1,10 @@
-//! Wakers that workers leave for the lookout: each is called once, by a thread that sees what came before.
+//! Wakers that workers leave for the searcher: each is called once, by a thread that sees what came before.
 
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 
 use super::harness::{Plain, check, join, spawn};
-use crate::device::host::Lookout;
+use crate::device::host::Searcher;
 use crate::sync::{AtomicU32, Ordering};
 
 /// A run that someone awaits.
@@ -19,10 +19,10 @@ impl Run {
     }
 
     /// A worker ends it, and leaves its waker; and calls it itself if that does not work, or takes too long.
-    fn end(self: Arc<Self>, lookout: &Lookout) {
+    fn end(self: Arc<Self>, searcher: &Searcher) {
         self.result.set(1);
-        match lookout.leave(Waker::from(self)) {
-            Ok(()) => call(lookout.take()),
+        match searcher.leave(Waker::from(self)) {
+            Ok(()) => call(searcher.take()),
             Err(waker) => waker.wake(),
         }
     }
@@ -43,10 +43,10 @@ fn call(waker: Option<Waker>) {
     waker.into_iter().for_each(Waker::wake);
 }
 
-fn look(lookout: &Lookout) {
-    if lookout.begin() {
-        call(lookout.take());
-        call(lookout.end());
+fn look(searcher: &Searcher) {
+    if searcher.begin() {
+        call(searcher.take());
+        call(searcher.end());
     }
 }
 
@@ -55,56 +55,56 @@ fn look(lookout: &Lookout) {
 #[test]
 fn a_waker_that_was_left_is_called_once() {
     check(|| {
-        let (lookout, run) = (Arc::new(Lookout::new()), Run::new());
+        let (searcher, run) = (Arc::new(Searcher::new()), Run::new());
         let looker = spawn({
-            let lookout = lookout.clone();
-            move || look(&lookout)
+            let searcher = searcher.clone();
+            move || look(&searcher)
         });
-        run.clone().end(&lookout);
+        run.clone().end(&searcher);
         join(looker);
         run.check();
     });
 }
 
 #[test]
-fn two_workers_leave_wakers_for_one_lookout() {
+fn two_workers_leave_wakers_for_one_searcher() {
     check(|| {
-        let (lookout, runs) = (Arc::new(Lookout::new()), [Run::new(), Run::new()]);
-        assert!(lookout.begin());
+        let (searcher, runs) = (Arc::new(Searcher::new()), [Run::new(), Run::new()]);
+        assert!(searcher.begin());
         let worker = spawn({
-            let (lookout, run) = (lookout.clone(), runs[0].clone());
-            move || run.end(&lookout)
+            let (searcher, run) = (searcher.clone(), runs[0].clone());
+            move || run.end(&searcher)
         });
         let other = spawn({
-            let (lookout, run) = (lookout.clone(), runs[1].clone());
-            move || run.end(&lookout)
+            let (searcher, run) = (searcher.clone(), runs[1].clone());
+            move || run.end(&searcher)
         });
-        call(lookout.take());
-        call(lookout.end());
+        call(searcher.take());
+        call(searcher.end());
         join(worker);
         join(other);
         runs.iter().for_each(|run| run.check());
     });
 }
 
-// Seen to fail with a `begin` that takes the place of another lookout.
+// Seen to fail with a `begin` that takes the place of another searcher.
 #[test]
-fn one_worker_is_the_lookout() {
+fn one_worker_is_the_searcher() {
     check(|| {
-        let (lookout, run) = (Arc::new(Lookout::new()), Run::new());
+        let (searcher, run) = (Arc::new(Searcher::new()), Run::new());
         let looking = Arc::new(AtomicU32::new(0));
         let looker = {
-            let (lookout, looking) = (lookout.clone(), looking.clone());
+            let (searcher, looking) = (searcher.clone(), looking.clone());
             move || {
-                if lookout.begin() {
+                if searcher.begin() {
                     assert_eq!(looking.fetch_add(1, Ordering::Relaxed), 0, "no other one looks");
                     looking.fetch_sub(1, Ordering::Relaxed);
-                    call(lookout.end());
+                    call(searcher.end());
                 }
             }
         };
         let other = spawn(looker.clone());
-        run.clone().end(&lookout);
+        run.clone().end(&searcher);
         looker();
         join(other);
         run.check();
