@@ -44,7 +44,7 @@ impl Stopwatch {
         match self.0 {
             Start::Count(start) => {
                 let counts = counter::read().saturating_sub(start);
-                (u128::from(counts) * u128::from(PACE.load(Ordering::Relaxed)) >> 32) as u64
+                ((u128::from(counts) * u128::from(PACE.load(Ordering::Relaxed))) >> 32) as u64
             }
             Start::Time(start) => start.elapsed().as_nanos() as u64,
         }
