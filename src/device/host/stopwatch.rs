@@ -101,7 +101,7 @@ fn start_by_time() -> Start {
 
 #[cfg(all(target_arch = "x86_64", not(target_env = "sgx"), not(miri), not(anabranch_loom)))]
 mod counter {
-    use std::arch::x86_64::{__cpuid, _rdtsc};
+    use std::arch::x86_64::{__cpuid, _rdtsc, CpuidResult};
 
     /// Returns whether the counter has one pace, whatever the processor does ("invariant TSC"), and the
     /// operating system has not found it to differ between cores.
@@ -109,8 +109,15 @@ mod counter {
         const EXTENDED: u32 = 0x8000_0000;
         const POWER: u32 = EXTENDED + 7;
         const INVARIANT: u32 = 1 << 8;
-        let is_invariant = __cpuid(EXTENDED).eax >= POWER && __cpuid(POWER).edx & INVARIANT != 0;
+        let is_invariant = cpuid(EXTENDED).eax >= POWER && cpuid(POWER).edx & INVARIANT != 0;
         is_invariant && is_clock_of_the_system()
+    }
+
+    // It is safe in newer versions of Rust.
+    #[allow(unused_unsafe)]
+    fn cpuid(leaf: u32) -> CpuidResult {
+        // SAFETY: every x86-64 processor has the instruction.
+        unsafe { __cpuid(leaf) }
     }
 
     /// Linux gives up a counter that it does not trust.
