@@ -49,7 +49,8 @@ impl<'v> Op<'v> {
 /// Collects operations and [joins](Op::join) so many at a time; made by [`Engine::bulk`].
 ///
 /// The collected operations are pushed when there are enough of them, when an operation cannot be joined, and
-/// at [`Bulk::end`] or the drop. End the bulk before you read what they write.
+/// at [`Bulk::end`] or the drop. End the bulk before you read what they write. A slice of references that an
+/// operation reads must live as long as the bulk: write `let both = [&x, &y];` in front of it.
 ///
 /// # Examples
 /// ```
