@@ -226,9 +226,9 @@ impl Flow {
     ///
     /// If the graph is known to be cheap and no pending operation uses its arguments, it runs inside of this
     /// call ([`poll_budget`](crate::exec::ExecutorBuilder::poll_budget)), and the results have values when
-    /// this returns. Otherwise the run begins when all its arguments have values. So with workers, cheap calls
-    /// that depend on each other take less time if the flow awaits a value now and then than if it awaits only
-    /// the last one.
+    /// this returns. Otherwise the run begins when all its arguments have values. So with workers, cheap
+    /// calls that depend on each other take less time if the flow awaits a value now and then than if it
+    /// awaits only the last one.
     ///
     /// A graph that has only kernels for one device that queues work is called as one kernel, on one stream:
     /// it is submitted behind the work that it depends on, as any kernel is, without the host.
