@@ -170,7 +170,7 @@ mod tests {
         (0..100).filter(is_right).count()
     }
 
-    // Seen to fail with a pace of the half, and with one that is never set.
+    // Seen to fail with a pace of the half.
     #[test]
     fn it_shows_the_time_of_the_system_before_and_after_its_pace_is_known() {
         assert!(right_of_a_hundred() >= 50, "at first");

@@ -111,8 +111,8 @@ pub(crate) trait Queue<'q> {
         let _ = shielded(|| waker.wake());
     }
 
-    /// Returns the waker of an earlier [`Queue::wake`] that was not called yet. A waker is foreign code,
-    /// which may take long or wait: whoever calls it must have nothing in hand that another worker could do.
+    /// Returns the waker of an earlier [`Queue::wake`] that was not called yet. A waker is foreign code. It
+    /// may take long, or wait. So first put back all work that another worker could do.
     #[inline]
     #[must_use]
     fn take_left(&mut self) -> Option<Waker> {
