@@ -30,6 +30,7 @@ pub(crate) fn figure(row: &Row, work: Work) -> f64 {
             let function = add_one();
             in_flow(&exec, count(20_000, 2_000), |f, x| f.call(&function, &x))
         }
+        Kind::CallAhead => calls_ahead(&exec, 10_000),
         Kind::Step => in_flow(&exec, 5_000, |f, x| {
             drop(f.node(Op::task("add", &x, &x, add)));
             x
@@ -115,6 +116,19 @@ fn in_flow(exec: &Executor, steps: u32, step: impl Fn(&Flow, Var<u64>) -> Var<u6
         Ok(start.elapsed().as_nanos() as f64 / f64::from(steps))
     });
     block_on(timed).expect("nothing fails")
+}
+
+fn calls_ahead(exec: &Executor, calls: u32) -> f64 {
+    let (function, runs) = (add_one(), 5);
+    let run = || {
+        let called = exec.flow(async |f: &Flow| {
+            let last = (0..calls).fold(f.value("x", 0), |x, _| f.call(&function, &x));
+            Ok(*f.get(&last).await?)
+        });
+        assert_eq!(block_on(called).expect("nothing fails"), u64::from(calls));
+    };
+    run();
+    time(runs, run) / f64::from(calls)
 }
 
 fn iteration(exec: &Executor, iterations: u64) -> f64 {

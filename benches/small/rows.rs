@@ -27,6 +27,8 @@ pub(crate) enum Kind {
     HandOver,
     ExecutorCall,
     FlowCall,
+    /// A call of a node on the result of the call before it. Only the last one is awaited.
+    CallAhead,
     Step,
     Operation,
     /// An iteration of a loop whose condition is a node.
@@ -53,7 +55,7 @@ const fn row(name: &'static str, kind: Kind, workers: usize, peer: Option<&'stat
     Row { name, kind, workers, peer, budget }
 }
 
-pub(crate) const ALL: [Row; 16] = [
+pub(crate) const ALL: [Row; 17] = [
     row("a run of one empty node", Kind::Empty, 0, Some("empty"), None),
     row("a run of one node, an input, an output", Kind::One, 0, Some("one"), Some(180.0)),
     row("the same on workers", Kind::One, 2, Some("one"), None),
@@ -65,6 +67,7 @@ pub(crate) const ALL: [Row; 16] = [
     row("exec.call of one node", Kind::ExecutorCall, 2, None, Some(600.0)),
     row("f.call of one node, inline", Kind::FlowCall, 0, None, Some(250.0)),
     row("f.call of one node", Kind::FlowCall, 2, None, Some(600.0)),
+    row("f.call of one node, only the last one awaited", Kind::CallAhead, 2, None, None),
     row("a flow's step on one variable, awaited", Kind::Step, 2, None, Some(400.0)),
     row("an operation, awaited", Kind::Operation, 2, None, Some(400.0)),
     row("an iteration of a loop with a condition node", Kind::Loop, 0, Some("loop"), Some(25.0)),

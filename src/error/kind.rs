@@ -244,8 +244,8 @@ pub(crate) enum Kind {
     InputType { name: Name, expected: &'static str, given: &'static str },
     #[error("input '{name}' is taken by value by node '{taker}': give it by value, in a flow's call as take(&var)")]
     InputShared { name: Name, taker: Name },
-    #[error("there is no node named '{name}'{}", hint(.near))]
-    UnknownNode { name: String, near: Option<Name> },
+    #[error("there is no node named '{name}'{}", hint(.near, .some, *.nodes))]
+    UnknownNode { name: String, near: Option<Name>, some: Vec<Name>, nodes: usize },
     #[error(
         "the executor has no room for another run: at most {max} are in flight, and runs that wait come first; await some of them, or raise max_in_flight"
     )]
@@ -331,7 +331,7 @@ pub(crate) enum Kind {
     OpDevice { operation: Cow<'static, str>, device: u32, count: usize },
     #[error("dropping the value of '{variable}' panicked: {message}")]
     DropPanicked { variable: Cow<'static, str>, message: String },
-    #[error("{got} values were returned for {wanted} variables: return one for each")]
+    #[error("values returned: {got}, variables to write: {wanted}; return one value for each variable")]
     ValueCount { got: usize, wanted: usize },
     #[error(
         "operation '{operation}' failed, and {more} later failures were lost: an engine keeps {kept} until `idle` reports them, so await it more often"
@@ -469,8 +469,13 @@ fn between(from: &[String], to: &[String]) -> String {
     format!("from {} to {}", names(from), names(to))
 }
 
-fn hint(near: &Option<Name>) -> String {
-    near.as_ref().map(|name| format!("; did you mean '{name}'?")).unwrap_or_default()
+/// The name that was meant, or else some of the names that there are.
+fn hint(near: &Option<Name>, some: &[Name], nodes: usize) -> String {
+    match (near, nodes - some.len()) {
+        (Some(near), _) => format!("; did you mean '{near}'?"),
+        (None, 0) => format!("; the nodes: {}", list(some)),
+        (None, more) => format!("; the nodes: {} and {more} more", list(some)),
+    }
 }
 
 fn plural(count: usize) -> String {

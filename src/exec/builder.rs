@@ -97,6 +97,9 @@ impl ExecutorBuilder {
     /// - items of a [`Pipeline`](crate::Pipeline) by the poll of their results, if each takes less than a
     ///   microsecond.
     ///
+    /// That thread may also be a worker, which polls a future of a node or of an operation. A worker that
+    /// comes to a cheap call runs the graph as it would run the body of an operation.
+    ///
     /// Unknown and dear work goes to the workers, and so do futures and kernels, and all work of an executor
     /// with an observer. Work that suddenly takes long surprises one poll: the clock is read every 64 nodes
     /// at least, so that is the body of an operation, or up to 64 nodes of a run. If it takes at
@@ -201,8 +204,8 @@ impl ExecutorBuilder {
         check(workers <= WORKERS_MAX, "the number of workers", "from 0 to 256", workers)?;
         let runs = 1..=SLOTS_MAX - ENGINES_MAX - NESTED_MAX;
         check(runs.contains(&self.max_in_flight), "max_in_flight", "from 1 to 65024", self.max_in_flight)?;
-        let budget_ns = usize::try_from(self.poll_budget.as_nanos()).unwrap_or(usize::MAX);
-        check(self.poll_budget <= POLL_BUDGET_MAX, "poll_budget, in nanoseconds,", "from 0 to 100000", budget_ns)?;
+        let budget_us = usize::try_from(self.poll_budget.as_nanos().div_ceil(1_000)).unwrap_or(usize::MAX);
+        check(self.poll_budget <= POLL_BUDGET_MAX, "poll_budget, in microseconds,", "from 0 to 100", budget_us)?;
         if let Some(fault) = self.simulated.as_ref().and_then(|(_, faults)| faults.fault()) {
             return Err(Kind::Simulation { fault }.into());
         }

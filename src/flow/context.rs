@@ -9,7 +9,7 @@ use super::function::{Args, CallBody, Function, Ports};
 use super::get::Get;
 use super::slice::WaitSlice;
 use crate::device::{DeviceStream, KernelStream};
-use crate::engine::{Bound, Engine, Grant, Op, Pushed, Scope, Stream, Var, Vars};
+use crate::engine::{Begun, Bound, Engine, Grant, Op, Pushed, Scope, Stream, Var, Vars};
 use crate::error::{BoxError, Result};
 use crate::name::Name;
 use crate::plan::Plan;
@@ -226,9 +226,9 @@ impl Flow {
     ///
     /// If the graph is known to be cheap and no pending operation uses its arguments, it runs inside of this
     /// call ([`poll_budget`](crate::exec::ExecutorBuilder::poll_budget)), and the results have values when
-    /// this returns. Otherwise the run begins when all its arguments have values. So with workers, cheap
-    /// calls that depend on each other take less time if the flow awaits a value now and then than if it
-    /// awaits only the last one.
+    /// this returns. Otherwise it runs when all its arguments have values, on the workers if there are some.
+    /// There, a cheap one is run as an operation is, so a flow may push many calls ahead. If it awaits a
+    /// value now and then, cheap calls that depend on each other take less time still.
     ///
     /// A graph that has only kernels for one device that queues work is called as one kernel, on one stream:
     /// it is submitted behind the work that it depends on, as any kernel is, without the host.
@@ -253,9 +253,10 @@ impl Flow {
             return self.call_now(function, reads, inputs);
         }
         let (results, core, plan) = (O::unwritten(engine, &function.name), core.clone(), function.plan().clone());
-        let run = move |inputs| async move { Ok(Call::<O>::of(Run::new(&core, &plan, inputs)).await?) };
+        let run = move |inputs| begin::<O>(&core, &plan, inputs);
         let body = CallBody { inputs: A::inputs, run };
-        self.push_call::<O>(&results, Op::future_of(function.name.clone(), reads, O::shared(&results), body));
+        let op = Op::future_of(function.name.clone(), reads, O::shared(&results), body, |begun| begun);
+        self.push_call::<O>(&results, op);
         results
     }
 
@@ -291,8 +292,8 @@ impl Flow {
             Ok(ran) => Op::try_task(name, (), O::shared(&results), move || ran.map_err(Into::into)),
             Err(run) => {
                 // The run has its inputs.
-                let run = move |_| async move { Ok(Call::<O>::of(run).await?) };
-                Op::future_of(name, reads, O::shared(&results), CallBody { inputs: |_: &P, _| Ok(Inputs::new()), run })
+                let body = CallBody { inputs: |_: &P, _| Ok(Inputs::new()), run: move |_| go_on::<O>(run) };
+                Op::future_of(name, reads, O::shared(&results), body, Begun::Goes)
             }
         };
         self.push_call::<O>(&results, op);
@@ -338,6 +339,21 @@ impl Flow {
         (name.clone(), self.shared.engine.empty_var(name))
     }
 }
+
+/// Begins a call as an operation of its own: one that is known to be cheap is over when this returns.
+fn begin<O: Ports>(core: &Arc<Core>, plan: &Plan, inputs: Inputs) -> Begun<O::Arcs, impl Future<Output = Called<O>> + use<O>> {
+    let ran = if plan.is_cheap() { Run::now(core, plan, inputs, O::take) } else { Err(Run::new(core, plan, inputs)) };
+    match ran {
+        Ok(results) => Begun::Over(results.map_err(Into::into)),
+        Err(run) => Begun::Goes(go_on::<O>(run)),
+    }
+}
+
+async fn go_on<O: Ports>(run: Run) -> Called<O> {
+    Ok(Call::<O>::of(run).await?)
+}
+
+type Called<O> = Result<<O as Ports>::Arcs, BoxError>;
 
 impl Cancel for FlowShared {
     fn cancel(&self) {

@@ -182,11 +182,13 @@ pub(crate) fn circle_of(links: &Links, order: &[NodeId]) -> Vec<NodeId> {
     path
 }
 
-/// Returns the error of a name that no node has, with one that is like it.
+/// Returns the error of a name that no node has, with one that is like it, or some that there are.
 pub(crate) fn unknown_node(shape: &Shape, name: &str) -> Error {
     let names = shape.nodes().iter().map(|node| &node.name);
     let near = names.take(10_000).filter(|known| is_near(known, name)).min_by_key(|known| known.len().abs_diff(name.len()));
-    Kind::UnknownNode { name: name.chars().take(64).collect(), near: near.cloned() }.into()
+    let some = shape.nodes().iter().take(8).map(|node| node.name.clone()).collect();
+    let (name, nodes) = (name.chars().take(64).collect(), shape.nodes().len());
+    Kind::UnknownNode { name, near: near.cloned(), some, nodes }.into()
 }
 
 /// A cheap notion of "did you mean": the same letters but for case, or for one, or for two that changed

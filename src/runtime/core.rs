@@ -141,7 +141,7 @@ impl Core {
     /// Returns whether this thread may do such work now.
     #[inline]
     pub(crate) fn may_work_here(&self) -> bool {
-        self.pool.is_none() || may_work() && is_outside()
+        self.pool.is_none() || may_work() && (is_outside() || !self.is_in_task())
     }
 
     /// Returns the address that stands for this executor in [`is_inside`](super::is_inside).

@@ -4,7 +4,7 @@
 use std::future::Future;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -195,6 +195,114 @@ fn a_wait_inside_of_cheap_work_is_the_error_that_it_is_on_a_worker() {
             thread != this_thread()
         } {}
     }
+}
+
+/// Runs a plan within an async node until the first poll of a run does all of it, on a thread of which
+/// `was_here` is true; or for a while, and returns false.
+fn comes_in_a_future(exec: &Executor, plan: Plan, was_here: impl Fn() -> bool + Send + Sync + 'static) -> bool {
+    let (own, was_here) = (exec.clone(), Arc::new(was_here));
+    let mut g = Graph::new();
+    let out = g.future("outer", (), move || {
+        let (exec, plan, was_here) = (own.clone(), plan.clone(), was_here.clone());
+        async move {
+            for _ in 0..LEARNS {
+                let mut run = exec.run(&plan, Inputs::new());
+                let is_over = poll_once(&mut run).is_ready();
+                match was_here() && is_over {
+                    true => return Ok(true),
+                    false if !is_over => drop(run.await?),
+                    false => {}
+                }
+            }
+            Ok(false)
+        }
+    });
+    g.output("out", &out);
+    *value_of::<bool>(block_on(exec.run(&g.compile().unwrap(), Inputs::new())), "out")
+}
+
+#[test]
+fn a_future_on_a_worker_does_cheap_work_itself() {
+    // Seen to fail with polls that do cheap work only outside of the executor.
+    let (exec, body) = (builder().build().unwrap(), Body::default());
+    let plan = {
+        let body = body.clone();
+        task(move || body.run())
+    };
+    assert!(comes_in_a_future(&exec, plan, move || body.was_here()));
+}
+
+#[test]
+fn a_wait_inside_of_cheap_work_in_a_future_is_an_error() {
+    // Seen to fail (the run is pending) with steps that are not looked at aside.
+    for workers in [1, 2] {
+        let exec = Executor::builder().workers(workers).build().unwrap();
+        let never = {
+            let mut g = Graph::new();
+            g.future("never", (), std::future::pending::<Result<(), anabranch::BoxError>>);
+            plan(&g)
+        };
+        let told = Arc::new(Mutex::new(None));
+        let plan = {
+            let (exec, told) = (exec.clone(), told.clone());
+            task(move || {
+                let polled = poll_once(&mut exec.run(&never, Inputs::new()));
+                *told.lock().unwrap() = Some((this_thread(), matches!(polled, Poll::Ready(Err(_)))));
+            })
+        };
+        assert!(comes_in_a_future(&exec, plan, move || {
+            let told = told.lock().unwrap().take();
+            told.is_some_and(|(thread, is_error)| {
+                assert!(is_error, "{workers} workers");
+                thread == this_thread()
+            })
+        }));
+    }
+}
+
+#[test]
+fn a_cheap_call_that_waits_for_its_argument_is_over_before_its_worker_does_other_work() {
+    // Seen to fail with a call that a worker always makes as a run of its own.
+    let exec = Executor::builder().workers(1).build().unwrap();
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let noting = |what: &'static str| {
+        let log = log.clone();
+        move || log.lock().unwrap().push(what)
+    };
+    let (called, ran) = (noting("call"), noting("run"));
+    // No poll runs it.
+    let other = {
+        let mut g = Graph::new();
+        g.future("other", (), move || {
+            ran();
+            async { Ok(()) }
+        });
+        plan(&g)
+    };
+    let build = |g: &mut Graph, x: Value<u64>| {
+        g.task("a", &x, move |x: &u64| {
+            called();
+            x + 1
+        })
+    };
+    let function = Function::new("function", build).unwrap();
+    // Unless workers have not timed enough, or were interrupted.
+    assert!((0..LEARNS).any(|_| {
+        log.lock().unwrap().clear();
+        let (end, is_over) = mpsc::channel::<()>();
+        let flow = exec.flow(async |f: &Flow| {
+            // It keeps the only worker.
+            let x = f.future("first", (), move || async move { Ok(is_over.recv().map_or(1, |()| 2)) });
+            let y = f.call(&function, &x);
+            let mut run = exec.run(&other, Inputs::new());
+            assert!(poll_once(&mut run).is_pending());
+            drop(end);
+            run.await?;
+            Ok(*f.get(&y).await?)
+        });
+        assert_eq!(block_on(flow).unwrap(), 2);
+        *log.lock().unwrap() == ["call", "run"]
+    }));
 }
 
 #[test]

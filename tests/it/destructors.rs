@@ -198,7 +198,10 @@ fn all_values_that_are_too_many_are_dropped() {
         let new = bombs.clone();
         let op = Op::task("writes", (), &vars[..], move || vec![new.bomb(), new.bomb(), new.bomb()]);
         let error = block_on(block_on(engine.push(op)).unwrap()).unwrap_err();
-        assert!(format!("{error:#}").ends_with("3 values were returned for 1 variables: return one for each"), "{error:#}");
+        assert!(
+            format!("{error:#}").ends_with("values returned: 3, variables to write: 1; return one value for each variable"),
+            "{error:#}"
+        );
         assert_eq!(bombs.gone_off(), 3);
     }
 }

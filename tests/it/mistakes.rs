@@ -306,8 +306,15 @@ fn an_unknown_node_comes_with_a_suggestion() {
     let near = block_on(run.node("resize")).unwrap_err();
     assert_eq!(near.to_string(), "there is no node named 'resize'; did you mean 'Resize'?");
     let far = block_on(run.node("blur")).unwrap_err();
-    assert_eq!(far.to_string(), "there is no node named 'blur'");
+    assert_eq!(far.to_string(), "there is no node named 'blur'; the nodes: 'Resize'");
     assert!(block_on(run).is_ok());
+    let mut g = Graph::new();
+    for name in ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"] {
+        one(&mut g, name);
+    }
+    let far = block_on(exec.run(&plan(&g), Inputs::new()).node("blur")).unwrap_err();
+    let text = "there is no node named 'blur'; the nodes: '0', '1', '2', '3', '4', '5', '6', '7' and 2 more";
+    assert_eq!(far.to_string(), text);
 }
 
 #[test]
@@ -320,7 +327,7 @@ fn settings_have_a_range() {
     let many = Executor::builder().workers(0).max_in_flight(65_025).build();
     assert_eq!(text(many), "max_in_flight must be from 1 to 65024, not 65025");
     let long = Executor::builder().poll_budget(std::time::Duration::from_millis(1)).build();
-    assert_eq!(text(long), "poll_budget, in nanoseconds, must be from 0 to 100000, not 1000000");
+    assert_eq!(text(long), "poll_budget, in microseconds, must be from 0 to 100, not 1000");
 }
 
 // Seen to fail (with a panic) where the workers have a slot less than there are runs and engines.

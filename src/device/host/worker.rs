@@ -143,17 +143,19 @@ impl<'p> Queue<'p> for Shared<'p> {
     }
 }
 
-/// Runs nodes on a thread that is no worker. It notes down its steps there.
+/// Runs nodes in a poll, on a worker or on another thread. It notes down its steps there.
 pub(crate) fn at_steps_of<R>(progress: &Progress, work: impl FnOnce() -> R) -> R {
-    struct Back(*const Progress);
+    struct Back(*const Progress, bool);
 
     impl Drop for Back {
         fn drop(&mut self) {
             let _ = PROGRESS.try_with(|own| own.set(self.0));
+            let _ = ASIDE.try_with(|aside| aside.set(self.1));
         }
     }
 
-    let _back = Back(PROGRESS.try_with(|own| own.replace(progress)).unwrap_or(ptr::null()));
+    let outer = PROGRESS.try_with(|own| own.replace(progress)).unwrap_or(ptr::null());
+    let _back = Back(outer, ASIDE.try_with(|aside| aside.replace(false)).unwrap_or(false));
     work()
 }
 

@@ -112,9 +112,7 @@ impl<'v> Push<'v> {
         debug_assert!(operation.get().is_none());
         Self { core, state }
     }
-}
 
-impl<'v> Push<'v> {
     /// Returns the push of an operation that was refused.
     #[cold]
     pub(in crate::engine) fn refused(core: &'v Arc<EngineCore>, error: Error) -> Self {

@@ -104,14 +104,22 @@ impl<'v> Op<'v> {
         F: OpFutureFn<Vars, R::Params, Fut>,
         Fut: Future<Output = Result<W::Value, BoxError>> + Send + 'static,
     {
-        Self::future_of(name.into(), Bound::new(reads), writes, work)
+        Self::future_of(name.into(), Bound::new(reads), writes, work, Begun::Goes)
     }
 
-    pub(crate) fn future_of<P, W, F, Fut>(name: Name, reads: Bound<'v, P>, writes: W, work: F) -> Self
+    /// Returns an asynchronous operation. `begun` says how far it is when its closure has returned.
+    pub(crate) fn future_of<P, W, F, B, Fut>(
+        name: Name,
+        reads: Bound<'v, P>,
+        writes: W,
+        work: F,
+        begun: fn(B) -> Begun<W::Value, Fut>,
+    ) -> Self
     where
         P: Params<Vars>,
         W: Writes + 'v,
-        F: OpFutureFn<Vars, P, Fut>,
+        F: OpFutureFn<Vars, P, B>,
+        B: 'static,
         Fut: Future<Output = Result<W::Value, BoxError>> + Send + 'static,
     {
         let context = AsyncContext::current();
@@ -120,8 +128,12 @@ impl<'v> Op<'v> {
                 if P::IS_MANY {
                     params.check(grant)?;
                 }
-                let future = context.enter(|| work.call(&params, grant))?;
-                *rest = Rest::Future(Box::pin(Writing { future, put, value: PhantomData }), context, None);
+                match begun(context.enter(|| work.call(&params, grant))?) {
+                    Begun::Over(value) => put.put(value?, grant)?,
+                    Begun::Goes(future) => {
+                        *rest = Rest::Future(Box::pin(Writing { future, put, value: PhantomData }), context, None);
+                    }
+                }
                 Ok(())
             })
         });
@@ -186,6 +198,14 @@ impl<'v> Op<'v> {
         let (is_aliased, accesses) = (asking.is_aliased, asking.accesses());
         Self(Unpushed::checked(name, accesses, is_aliased, body(params, put)))
     }
+}
+
+/// How far an asynchronous operation is when its closure has returned.
+pub(crate) enum Begun<V, Fut> {
+    /// It has its value, or has failed.
+    Over(Result<V, BoxError>),
+    /// It goes on with this future.
+    Goes(Fut),
 }
 
 /// A future, and the place of its value. By hand, because an async block whose future panics would drop that

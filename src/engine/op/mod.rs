@@ -10,6 +10,7 @@ mod var;
 mod writes;
 
 pub use bulk::Bulk;
+pub(crate) use description::Begun;
 pub use description::Op;
 pub(crate) use reads::Bound;
 pub use reads::TakeVar;

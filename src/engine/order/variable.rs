@@ -183,7 +183,8 @@ impl<T> VarPtr<T> {
     }
 }
 
-/// The variables of an engine, as what operations [read](crate::engine::Reads).
+/// Stands for the variables of an engine in bounds such as [`Reads<Vars>`](crate::engine::Reads). It has no
+/// values.
 #[derive(Debug)]
 pub enum Vars {}
 

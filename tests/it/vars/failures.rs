@@ -127,7 +127,10 @@ fn mistakes_are_told_when_it_is_pushed() {
     assert_eq!(twice.node(), Some("twice"));
     let list = [x.clone()];
     let count = block_on(pushed(&engine, Op::task("count", (), &list[..], || vec![1, 2]))).unwrap_err();
-    assert_eq!(format!("{count:#}"), "operation 'count' failed: 2 values were returned for 1 variables: return one for each");
+    assert_eq!(
+        format!("{count:#}"),
+        "operation 'count' failed: values returned: 2, variables to write: 1; return one value for each variable"
+    );
 }
 
 #[test]
