@@ -8,6 +8,7 @@
 //!                        new states in ◀──── [body runs]
 //! ```
 
+use std::mem::replace;
 use std::ops::Range;
 
 use super::inner::Item;
@@ -15,7 +16,7 @@ use super::interpret::{Interpreter, StepResult};
 use super::outcomes::outcome;
 use super::state;
 use super::step_state::{StepState, phase};
-use crate::device::host::{Queue, Ticket, aside};
+use crate::device::host::{HostStream, Queue, Ticket};
 use crate::error::{Kind, Result};
 use crate::graph::{NodeId, Test};
 use crate::name::Name;
@@ -28,14 +29,21 @@ type NextInner = Option<(u32, u32)>;
 
 impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     pub(super) fn control(&mut self, attention: u32) -> StepResult {
+        let index = self.code.control_index(self.step);
+        let (control, state) = (&self.code.controls[index], &self.item.at.controls[index]);
+        // The moved values are foreign, and may be dropped: that is not within a step.
+        self.queue.progress().leave();
+        if self.ends_now(control, state, attention) {
+            return StepResult::Done;
+        }
         let mut is_stored = false;
         loop {
-            let scope = match aside(|| self.visit(attention)) {
-                Ok(scope) => &self.code.scopes[scope as usize],
-                Err(result) => return result,
+            let scope = match self.advance(control, state) {
+                Some(scope) => &self.code.scopes[scope as usize],
+                None => return StepResult::Done,
             };
             // Where the program continues when something else than this loop ends the inner graph.
-            if scope.calls.is_none() || !std::mem::replace(&mut is_stored, true) {
+            if scope.calls.is_none() || !replace(&mut is_stored, true) {
                 self.store_place(self.step << 1);
             }
             let Some(calls) = &scope.calls else { return StepResult::LeadsTo(self.begin(scope)) };
@@ -47,31 +55,35 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
 
     /// Makes the calls of a program, and comes back to this step. If something else is to be done before
     /// that, returns it: then the interpreter stands where the program continues.
-    fn call_all(&mut self, program: u32, steps: Range<u32>) -> Option<StepResult> {
-        let back = (self.program, self.step);
-        self.stand_at(program, steps.start);
-        while self.step < steps.end {
+    #[inline(always)]
+    fn call_all(&mut self, program: u32, calls: Range<u32>) -> Option<StepResult> {
+        let code = self.code;
+        let stream = HostStream::new(code.streams[program as usize]);
+        let back = (replace(&mut self.program, program), replace(&mut self.step, calls.start), replace(&mut self.stream, stream));
+        for step in &code.steps[calls.start as usize..calls.end as usize] {
             if self.arrive_at_step() != 0 {
                 return Some(StepResult::Moved);
             }
             if !self.queue.has_fuel() {
                 self.store_place(self.step << 1);
-                self.queue.defer(self.item.ticket(self.program, 1));
+                self.queue.defer(self.item.ticket(program, 1));
                 return Some(StepResult::Parked);
             }
-            if let Err(error) = self.call(&self.code.steps[self.step as usize]) {
+            if let Err(error) = self.call(step) {
                 self.fail(error);
             }
             self.step += 1;
         }
-        let (program, end) = (self.program, self.step);
         // For the futures of its nodes.
         // ORDERING: Release pairs with the Acquire in `RunInner::catch_up`.
-        self.item.at.places[program as usize].store(end << 1, Ordering::Release);
-        self.stand_at(back.0, back.1);
-        let attention = self.arrive_at_step();
+        self.item.at.places[program as usize].store(calls.end << 1, Ordering::Release);
+        (self.program, self.step, self.stream) = back;
+        self.queue.progress().leave();
+        // ORDERING: the light side of the barrier in `RunInner::watch`.
+        self.barrier.light();
+        let attention = self.item.run.state.glance();
         if attention & state::WATCHED != 0 {
-            self.item.run.signal_watchers(program, end - steps.start);
+            self.item.run.signal_watchers(program, calls.len() as u32);
         }
         (attention != 0).then_some(StepResult::Moved)
     }
@@ -85,57 +97,66 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
         self.item.run.state.glance()
     }
 
-    /// Does what a control does next. Returns the inner graph that comes then, or the result of the step.
-    #[inline]
-    fn visit(&mut self, attention: u32) -> std::result::Result<u32, StepResult> {
-        let (item, code) = (self.item, self.code);
-        let index = code.control_index(self.step);
-        let (control, state) = (&code.controls[index], &item.at.controls[index]);
-        let phase = state.phase();
-        if phase == phase::IDLE {
+    /// Begins a control, or comes back to it. Returns true if it ends here: it has failed, or the run is
+    /// cancelled.
+    fn ends_now(&mut self, control: &Control, state: &StepState, attention: u32) -> bool {
+        let item = self.item;
+        if state.phase() == phase::IDLE {
             if self.skips(control.node, attention) {
-                return Err(StepResult::Done);
+                return true;
             }
-            if code.steps[self.step as usize].flags & flag::FIRST_OF_KIND != 0 {
+            if self.code.steps[self.step as usize].flags & flag::FIRST_OF_KIND != 0 {
                 self.queue.expect_long();
             }
             if attention & state::OBSERVED != 0 {
                 state.note_begin();
                 if let Some(error) = item.run.injected(control.node) {
                     self.fail(error);
-                    return Err(StepResult::Done);
+                    return true;
                 }
             }
-        } else if attention & state::CANCELLED != 0 {
+            return false;
+        }
+        if attention & state::CANCELLED != 0 {
             item.set_outcome(control.node, outcome::CANCELLED, None);
             // No span: it has no last step, as a cancelled future has no last poll.
             state.end();
-            return Err(StepResult::Done);
-        } else if state.has_failed() {
-            item.set_outcome(control.node, outcome::FAILED, None);
-            return Err(self.leave(control.node, state, false));
+            return true;
         }
+        if state.has_failed() {
+            item.set_outcome(control.node, outcome::FAILED, None);
+            self.leave(control.node, state, false);
+            return true;
+        }
+        false
+    }
+
+    /// Does what a control does next. Returns the inner graph that comes then; none if the control is done.
+    #[inline(always)]
+    fn advance(&self, control: &Control, state: &StepState) -> Option<u32> {
         // SAFETY: the program stands at the control, so the control's inputs were written before, and none of
         // its inner graphs runs. No other thread touches its states then, nor the values that an inner graph
         // has left. Values of graphs around are only read.
-        let cells = unsafe { item.at.frame.cells(Access::Tagged) };
+        let cells = unsafe { self.item.at.frame.cells(Access::Tagged) };
         match self.next_inner(control, state, cells) {
             Ok(Some((scope, phase))) => {
                 state.set_phase(phase);
-                Ok(scope)
+                return Some(scope);
             }
             Ok(None) => {
                 control.draft.carries.leave.iter().for_each(|carry| carry.act(cells));
-                Err(self.leave(control.node, state, true))
+                self.leave(control.node, state, true);
             }
             Err(error) => {
-                item.set_outcome(control.node, outcome::FAILED, Some(error));
-                Err(self.leave(control.node, state, false))
+                self.item.set_outcome(control.node, outcome::FAILED, Some(error));
+                self.leave(control.node, state, false);
             }
         }
+        None
     }
 
     /// Moves the results of an inner graph, and decides the next step.
+    #[inline(always)]
     fn next_inner(&self, control: &Control, state: &StepState, cells: Cells<'_>) -> Result<NextInner> {
         let carries = &control.draft.carries;
         let give = |giver: usize| carries.give[giver].iter().for_each(|carry| carry.act(cells));
@@ -173,6 +194,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
         }
     }
 
+    #[inline(always)]
     fn decide(&self, control: &Control, state: &StepState, cells: Cells<'_>) -> Result<NextInner> {
         let ControlFlow::Repeat { test, body, max_iterations, .. } = &control.draft.flow else { unreachable!("only loops ask") };
         let count = state.count();
@@ -226,11 +248,10 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     }
 
     /// Ends a control. An outer loop may come to it again.
-    fn leave(&self, node: NodeId, state: &StepState, is_ok: bool) -> StepResult {
+    fn leave(&self, node: NodeId, state: &StepState, is_ok: bool) {
         if let Some(since) = state.end() {
             self.item.observe(self.item.span(node, since, is_ok));
         }
-        StepResult::Done
     }
 }
 

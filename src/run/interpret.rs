@@ -79,7 +79,7 @@ pub(super) struct Interpreter<'r, 'q, Q> {
     /// A copy, for when the run may be gone.
     pub(super) slot: u16,
     pub(super) queue: &'r mut Q,
-    stream: HostStream,
+    pub(super) stream: HostStream,
     pub(super) program: u32,
     pub(super) step: u32,
     /// Whether other threads may arrive at the item's gates meanwhile.
@@ -137,7 +137,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
 
     /// Goes to a step of a program of this item.
     #[inline(always)]
-    pub(super) fn stand_at(&mut self, program: u32, step: u32) {
+    fn stand_at(&mut self, program: u32, step: u32) {
         self.stream = HostStream::new(self.code.streams[program as usize]);
         (self.program, self.step) = (program, step);
     }
