@@ -1,8 +1,13 @@
 //! Repeats what was measured while others kept the machine busy.
 //!
-//! The choice looks at the machine's load only, never at the figure, so that it favours nobody.
+//! The choice looks at the machine's load only, never at the figure, so that it favours nobody. The load is that
+//! of this machine, and what a virtual machine feels of its neighbours: if one of them uses the other half of a
+//! core, each instruction takes up to 1.6 times as long. A probe is a piece of work whose time shows that.
 
-use std::fs;
+use std::collections::BTreeMap;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 /// Share of the machine's time, taken by others, above which a figure is disturbed. One busy process is 0.5
 /// of two cores.
@@ -10,10 +15,19 @@ const OTHERS_MAX: f64 = 0.15;
 /// The kernel counts whole ticks, of the machine and of each process.
 const DOUBT_TICKS: f64 = 2.0;
 const ATTEMPTS_MAX: usize = 5;
+/// By how much a core is slowed at most while a figure is taken.
+const SLOWED_MAX: f64 = 0.15;
+/// How long a figure waits until all cores are fast.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How long it looks for the shortest time at first.
+const REFERENCE: Duration = Duration::from_secs(3);
+/// Between two probes of a wait.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// How much of what was measured had the machine to itself.
 pub(crate) struct Quiet {
     attempts_max: usize,
+    probe: Probe,
     pub(crate) taken: usize,
     /// Taken while others kept the machine busy, at the last attempt too.
     pub(crate) disturbed: usize,
@@ -28,7 +42,7 @@ impl Default for Quiet {
 impl Quiet {
     /// A figure is measured at most so often.
     pub(crate) fn with_attempts(attempts_max: usize) -> Self {
-        Self { attempts_max, taken: 0, disturbed: 0 }
+        Self { attempts_max, probe: Probe::new(), taken: 0, disturbed: 0 }
     }
 
     /// Returns what `measure` returns, which is called again when others took part of the machine meanwhile.
@@ -36,10 +50,13 @@ impl Quiet {
         let mut attempts = 0;
         let (figure, is_disturbed) = loop {
             attempts += 1;
+            // A bench that is to be quick waits for nothing.
+            let was_slowed = self.attempts_max > 1 && !self.probe.waits_for_fast_cores();
             let start = Ticks::now();
             let figure = measure()?;
             let end = Ticks::now();
-            let is_disturbed = start.zip(end).is_some_and(|(start, end)| end.is_disturbed_since(&start));
+            let is_busy = start.zip(end).is_some_and(|(start, end)| end.is_disturbed_since(&start));
+            let is_disturbed = is_busy || was_slowed || self.attempts_max > 1 && !self.probe.is_fast();
             if !is_disturbed || attempts == self.attempts_max {
                 break (figure, is_disturbed);
             }
@@ -51,13 +68,69 @@ impl Quiet {
 
     /// Returns one line, and a warning where too little was quiet.
     pub(crate) fn text(&self) -> String {
-        let Self { attempts_max, taken, disturbed } = self;
-        let share = OTHERS_MAX * 100.0;
+        let Self { attempts_max, taken, disturbed, .. } = self;
+        let (share, slowed) = (OTHERS_MAX * 100.0, SLOWED_MAX * 100.0);
         let line = format!(
-            "Others took more than {share:.0} % of the machine during {disturbed} of {taken} figures, after up to {attempts_max} attempts."
+            "Others took more than {share:.0} % of the machine, or slowed a core by more than {slowed:.0} %, during {disturbed} of {taken} figures, after up to {attempts_max} attempts."
         );
         if *disturbed * 10 > *taken { line + " **Not a quiet machine: do not trust several workers.**" } else { line }
     }
+}
+
+/// Work, and the shortest time that it ever took.
+struct Probe {
+    cores: usize,
+    fastest_ns: f64,
+}
+
+impl Probe {
+    fn new() -> Self {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let (mut probe, start) = (Self { cores, fastest_ns: f64::INFINITY }, Instant::now());
+        while start.elapsed() < REFERENCE {
+            let _ = probe.is_fast();
+            thread::sleep(PAUSE);
+        }
+        probe
+    }
+
+    /// Returns whether all cores are fast, at last.
+    fn waits_for_fast_cores(&mut self) -> bool {
+        let start = Instant::now();
+        while !self.is_fast() {
+            if start.elapsed() > PATIENCE {
+                return false;
+            }
+            thread::sleep(PAUSE);
+        }
+        true
+    }
+
+    /// Returns whether all cores are nearly as fast now as any of them ever was.
+    fn is_fast(&mut self) -> bool {
+        // The shortest: a thread may come to its core late.
+        let probe = || (0..5).map(|_| probe_ns()).fold(f64::INFINITY, f64::min);
+        let took = thread::scope(|scope| {
+            let others: Vec<_> = (1..self.cores).map(|_| scope.spawn(probe)).collect();
+            let own = probe();
+            others.into_iter().fold(vec![own], |mut took, other| {
+                took.push(other.join().expect("it computes"));
+                took
+            })
+        });
+        self.fastest_ns = took.iter().copied().fold(self.fastest_ns, f64::min);
+        took.iter().all(|&took| took <= (1.0 + SLOWED_MAX) * self.fastest_ns)
+    }
+}
+
+/// Returns the ns of about ten microseconds of ordinary work: numbers become text and back, and go into a map.
+/// A loop of additions would not feel much of a neighbour.
+fn probe_ns() -> f64 {
+    let start = Instant::now();
+    let texts = (0..200_u32).map(|number| black_box(number).wrapping_mul(0x9e37_79b1).to_string());
+    let map: BTreeMap<u32, usize> = texts.filter_map(|text| Some((text.parse().ok()?, text.len()))).collect();
+    black_box(map);
+    start.elapsed().as_nanos() as f64
 }
 
 /// Time counted in the kernel's ticks since the machine started.

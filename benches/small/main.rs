@@ -2,7 +2,7 @@
 //!
 //! Method: each row does one small thing after the other and takes the time of one. Ours takes turns with
 //! oneTBB, Taskflow, tokio tasks, and with an earlier build of this bench, in each of nine rounds; the
-//! median. `share of ideal` is the time that the nodes alone take on two threads, by the time that it took.
+//! median. A figure that was disturbed is taken again (`run/quiet.rs`). `share of ideal` is the time that the nodes alone take on two threads, by the time that it took.
 //! Work is a number of multiplications in a row, which takes as long in C++; how many, is measured first. The
 //! threads of a peer are as many as our workers; among oneTBB's is the one that waits, which works, too.
 //!
@@ -22,6 +22,9 @@ mod machine;
 mod markers;
 mod ours;
 mod polls;
+#[path = "../run/quiet.rs"]
+#[allow(dead_code)]
+mod quiet;
 mod rows;
 #[path = "../run/report/table.rs"]
 #[allow(dead_code)]
@@ -41,6 +44,7 @@ use clap::Parser;
 
 use crate::machine::{Machine, core_to_core_ns};
 use crate::markers::Output;
+use crate::quiet::Quiet;
 use crate::rows::Row;
 use crate::table::{Table, median};
 use crate::work::Work;
@@ -90,14 +94,15 @@ fn main() {
         eprintln!("{}", cpp::HINT);
     }
     let head = ["", "workers", "ours", "before", "oneTBB", "Taskflow", "tokio tasks", "core to core, ns", "budget"];
-    let mut table = Table::new(head);
+    let (mut table, mut quiet) = (Table::new(head), Quiet::default());
     for row in rows::ALL.iter().filter(|row| row.name.contains(&args.only)) {
-        table.push(measured(row, work, &peers, args.rounds));
+        table.push(measured(row, work, &peers, args.rounds, &mut quiet));
     }
     let polls = if args.only.is_empty() { polls::table(work).markdown() } else { String::new() };
     let text = format!(
-        "{}\n\nIn ns, but for shares; the median of {} rounds and, in brackets, the best one. 50 ns are {} multiplications.\n\n{}\n\nThe polls of one task, in µs:\n\n{}",
+        "{} {}\n\nIn ns, but for shares; the median of {} rounds and, in brackets, the best one. 50 ns are {} multiplications.\n\n{}\n\nThe polls of one task, in µs:\n\n{}",
         machine.text(),
+        quiet.text(),
         args.rounds,
         work.unit(),
         table.markdown(),
@@ -107,13 +112,14 @@ fn main() {
 }
 
 /// Measures one line of the table.
-fn measured(row: &Row, work: Work, peers: &Peers, rounds: usize) -> [String; 9] {
+fn measured(row: &Row, work: Work, peers: &Peers, rounds: usize, quiet: &mut Quiet) -> [String; 9] {
     let mut round = |_| {
-        let of_program = |program: &Option<PathBuf>| program.as_deref().map_or(f64::NAN, |program| row.by_peer(program, work));
-        let before = peers.before.as_deref().map_or(f64::NAN, |program| row.before(program, work));
-        let ours = ours::figure(row, work);
-        let tokio = tokio_tasks::figure(row, work).unwrap_or(f64::NAN);
-        [ours, before, of_program(&peers.tbb), of_program(&peers.taskflow), tokio, core_to_core_ns()]
+        let mut take = |figure: &dyn Fn() -> Option<f64>| quiet.take(figure).unwrap_or(f64::NAN);
+        let of = |program: &Option<PathBuf>| program.as_deref().map(|program| row.by_peer(program, work));
+        let before = take(&|| peers.before.as_deref().map(|program| row.before(program, work)));
+        let ours = take(&|| Some(ours::figure(row, work)));
+        let tokio = take(&|| tokio_tasks::figure(row, work));
+        [ours, before, take(&|| of(&peers.tbb)), take(&|| of(&peers.taskflow)), tokio, core_to_core_ns()]
     };
     let rounds: Vec<[f64; 6]> = (0..rounds).map(&mut round).collect();
     let of = |which: usize| rounds.iter().map(|round| round[which]).collect::<Vec<f64>>();
