@@ -81,6 +81,11 @@ impl Workload {
         self.awaited.is_some_and(|every| (operation + 1).is_multiple_of(every))
     }
 
+    /// Returns true if some operations read several variables.
+    pub(crate) fn has_wide(&self) -> bool {
+        self.reads.len() > self.len()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.operations.len()
     }

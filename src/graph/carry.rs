@@ -2,7 +2,7 @@
 //! ones, the last ones out.
 //!
 //! ```text
-//! (x0, x1) ← (x1, next)      wait: x1 ▶ spare 0     drop x0     spare 0 ▶ x0     drop x1 (gone already)     next ▶ x1
+//! (x0, x1) ← (x1, next)      wait: x1 ▶ spare 0     spare 0 ▶ x0, whose value is dropped     next ▶ x1
 //! ```
 //! A value that is given once moves, whatever it is. A value that is given twice, lies in a graph around or
 //! is read by an async node is an `Arc`. No node can take such a value, which is checked here.
@@ -24,8 +24,16 @@ const CHAIN_MAX: usize = 4;
 
 #[derive(Clone, Copy)]
 pub(crate) enum Carry {
-    Clear { at: u32, act: fn(Cells<'_>, u32) },
-    Move { from: u32, to: u32, act: fn(Cells<'_>, u32, u32) },
+    Clear {
+        at: u32,
+        act: fn(Cells<'_>, u32),
+    },
+    /// Drops what was at `to`.
+    Move {
+        from: u32,
+        to: u32,
+        act: fn(Cells<'_>, u32, u32),
+    },
 }
 
 impl Carry {
@@ -70,14 +78,13 @@ impl Graph {
         settling.check_given()?;
         settling.check_takers(&settling.lost(&shared))?;
         let states = || control.states.iter().zip(&shared);
-        let clear = |state: &State| Carry::Clear { at: state.offset, act: state.transfer.clear };
-        let enter = states().flat_map(|(state, &is_shared)| {
+        let enter = states().map(|(state, &is_shared)| {
             let act = match (state.is_taken, is_shared) {
                 (true, false) => state.transfer.carry,
                 (true, true) => state.transfer.carry_shared,
                 (false, _) => state.transfer.copy,
             };
-            [clear(state), Carry::Move { from: state.first, to: state.offset, act }]
+            Carry::Move { from: state.first, to: state.offset, act }
         });
         let first = self.works[control.node.index()].value as usize;
         let values = &self.values[first..first + control.states.len()];
@@ -123,7 +130,7 @@ fn given(states: &[State], shared: &[bool], giver: &Inner, uses: &HashMap<Origin
             Origin::Around(offset) => (offset, transfer.copy),
             Origin::Nowhere => continue,
         };
-        moves.extend([Carry::Clear { at: to, act: transfer.clear }, Carry::Move { from, to, act }]);
+        moves.push(Carry::Move { from, to, act });
     }
     for (at, origin) in giver.results.iter().enumerate() {
         if let Origin::Node { offset, .. } = *origin

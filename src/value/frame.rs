@@ -242,28 +242,25 @@ impl<'f> Cells<'f> {
         self.put_shared(slot, Arc::new(value));
     }
 
-    /// Stores a value that is an `Arc` already.
+    /// Stores a value that is an `Arc` already. Drops what was there.
     pub(crate) fn put_shared<T: 'static>(self, slot: Slot<T>, value: Arc<T>) {
         if !is_unit::<T>() {
-            // SAFETY: the caller of `Frame::cells` promised that no other thread touches the cell. It is
-            // empty, so no value is overwritten undropped.
-            unsafe { self.cell(slot).write(Cell::Shared(value)) }
+            *self.own(slot) = Cell::Shared(value);
         }
     }
 
-    /// Moves the value of one cell, or its absence, into another, which is empty; as an `Arc` if it is to be
-    /// `shared`.
+    /// Moves the value of one cell, or its absence, into another; as an `Arc` if it is to be `shared`. Drops
+    /// what was there.
+    #[inline]
     pub(crate) fn carry<T: 'static>(self, from: Slot<T>, to: Slot<T>, shared: bool) {
         if is_unit::<T>() {
             return;
         }
         let carried = std::mem::replace(self.own(from), Cell::Empty);
-        // SAFETY: the caller of `Frame::cells` promised that no other thread touches the cell. It is empty,
-        // so no value is overwritten undropped.
-        unsafe { self.cell(to).write(if shared { carried.into_shared() } else { carried }) }
+        *self.own(to) = if shared { carried.into_shared() } else { carried };
     }
 
-    /// Makes the value of a cell an `Arc`, and puts a share of it into another cell, which is empty.
+    /// Makes the value of a cell an `Arc`, and puts a share of it into another cell. Drops what was there.
     pub(crate) fn split<T: 'static>(self, from: Slot<T>, to: Slot<T>) {
         if is_unit::<T>() {
             return;
