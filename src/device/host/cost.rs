@@ -12,11 +12,11 @@
 //!  a poll's, odd           (unchanged)                        (unchanged); a second one soon after is dear
 //!  a poll's, dear          UNKNOWN << 2·strikes               one more, at most STRIKES_MAX
 //! ```
-//! While the doubt is at most UNKNOWN, workers time all of it, and one in EVERY while it is more. The first time
-//! is not timed: its code is not in the caches yet, or not even in memory. Work that
-//! the operating system interrupts looks dear, so one dear sample of a worker does not decide. Dear work in a
-//! poll does: the next time a worker does it. But work that takes no longer than an interruption is only odd:
-//! there are hundreds of these in a second.
+//! While the doubt is at most UNKNOWN, workers time all of it, and one in EVERY while it is more. The first
+//! time is not timed: its code is not in the caches yet, or not even in memory. Work that the operating
+//! system interrupts looks dear, so one dear sample of a worker does not decide. Dear work in a poll does:
+//! the next time a worker does it. But work that takes no longer than an interruption is only odd: there
+//! are hundreds of these in a second.
 
 // Not those of `sync`: the numbers only decide which thread does something, and each value of them is right.
 use std::sync::atomic::{AtomicU64, Ordering};

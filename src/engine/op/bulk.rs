@@ -10,6 +10,7 @@ use super::description::Op;
 use super::parts::Parts;
 use crate::engine::Engine;
 use crate::engine::core::{Push, Pushed};
+use crate::engine::order::Operation;
 use crate::error::Result;
 use crate::name::Name;
 
@@ -94,9 +95,22 @@ impl<'v> Bulk<'v> {
     /// not put it into a timeout where that matters.
     #[inline]
     pub fn push(&mut self, mut op: Op<'v>) -> impl Future<Output = Result<()>> {
-        Adding(self.add(&mut op).map(|rest| Box::pin(rest.end())))
+        Adding(if self.collects(&mut op) { None } else { self.add(&mut op).map(|rest| Box::pin(rest.end())) })
     }
 
+    /// Adds an operation that can be joined. Returns true if that was all.
+    #[inline(never)]
+    fn collects(&mut self, op: &mut Op<'v>) -> bool {
+        let operation = op.unpushed();
+        if self.engine.core.fault(operation).is_some() || !operation.get().is_some_and(Operation::is_task) {
+            return false;
+        }
+        self.parts.add_task(operation);
+        self.parts.len() < self.operations_max
+    }
+
+    /// Adds any operation, or none. Returns what the push waits for.
+    #[cold]
     #[inline(never)]
     fn add(&mut self, op: &mut Op<'v>) -> Option<Rest<'v>> {
         let engine = self.engine;

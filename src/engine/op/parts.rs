@@ -32,8 +32,19 @@ impl Parts {
         if self.fault.is_none() {
             self.fault = operation.fault().cloned().or_else(|| why_not_joined(operation));
         }
-        operation.accesses().iter().for_each(|access| self.used.add(access));
-        self.operations.push(op.unpushed());
+        self.add_task(op.unpushed());
+    }
+
+    /// Adds an operation that can be joined.
+    #[inline(always)]
+    pub(super) fn add_task(&mut self, unpushed: &mut Unpushed<'_>) {
+        let Some(operation) = unpushed.get() else { return };
+        // Nearly all use one variable.
+        match operation.accesses() {
+            [access] => self.used.add(access),
+            many => self.used.add_all(many),
+        }
+        self.operations.push(unpushed);
     }
 
     /// Joins the operations. None are left.
@@ -76,7 +87,12 @@ struct Used {
 const PLACES: usize = 64;
 
 impl Used {
-    #[inline]
+    #[inline(never)]
+    fn add_all(&mut self, many: &[Access]) {
+        many.iter().for_each(|access| self.add(access));
+    }
+
+    #[inline(always)]
     fn add(&mut self, access: &Access) {
         if self.places.len() <= 2 * self.accesses.len() {
             self.grow();
