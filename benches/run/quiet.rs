@@ -1,8 +1,9 @@
 //! Repeats what was measured while others kept the machine busy.
 //!
-//! The choice looks at the machine's load only, never at the figure, so that it favours nobody. The load is that
-//! of this machine, and what a virtual machine feels of its neighbours: if one of them uses the other half of a
-//! core, each instruction takes up to 1.6 times as long. A probe is a piece of work whose time shows that.
+//! The choice looks at the machine's load only, never at the figure, so that it favours nobody. The load is
+//! that of this machine, and what a virtual machine feels of its neighbours: if one of them uses the other
+//! half of a core, each instruction takes up to 1.6 times as long. A probe is a piece of work whose time
+//! shows that.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
