@@ -124,8 +124,8 @@ impl Probe {
     }
 }
 
-/// Returns the ns of about ten microseconds of ordinary work: numbers become text and back, and go into a map.
-/// A loop of additions would not feel much of a neighbour.
+/// Returns the ns of about ten microseconds of ordinary work: numbers become text and back, and go into a
+/// map. A loop of additions would not feel much of a neighbour.
 fn probe_ns() -> f64 {
     let start = Instant::now();
     let texts = (0..200_u32).map(|number| black_box(number).wrapping_mul(0x9e37_79b1).to_string());

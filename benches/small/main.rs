@@ -2,9 +2,10 @@
 //!
 //! Method: each row does one small thing after the other and takes the time of one. Ours takes turns with
 //! oneTBB, Taskflow, tokio tasks, and with an earlier build of this bench, in each of nine rounds; the
-//! median. A figure that was disturbed is taken again (`run/quiet.rs`). `share of ideal` is the time that the nodes alone take on two threads, by the time that it took.
-//! Work is a number of multiplications in a row, which takes as long in C++; how many, is measured first. The
-//! threads of a peer are as many as our workers; among oneTBB's is the one that waits, which works, too.
+//! median. A figure that was disturbed is taken again (`run/quiet.rs`). `share of ideal` is the time that
+//! the nodes alone take on two threads, by the time that it took. Work is a number of multiplications in a
+//! row, which takes as long in C++; how many, is measured first. The threads of a peer are as many as our
+//! workers; among oneTBB's is the one that waits, which works, too.
 //!
 //! ```text
 //! cargo bench --bench small                                prints the table
