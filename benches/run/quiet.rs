@@ -28,7 +28,8 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// How much of what was measured had the machine to itself.
 pub(crate) struct Quiet {
     attempts_max: usize,
-    probe: Probe,
+    /// None if figures are to be quick, and wait for nothing.
+    probe: Option<Probe>,
     pub(crate) taken: usize,
     /// Taken while others kept the machine busy, at the last attempt too.
     pub(crate) disturbed: usize,
@@ -43,7 +44,7 @@ impl Default for Quiet {
 impl Quiet {
     /// A figure is measured at most so often.
     pub(crate) fn with_attempts(attempts_max: usize) -> Self {
-        Self { attempts_max, probe: Probe::new(), taken: 0, disturbed: 0 }
+        Self { attempts_max, probe: (attempts_max > 1).then(Probe::new), taken: 0, disturbed: 0 }
     }
 
     /// Returns what `measure` returns, which is called again when others took part of the machine meanwhile.
@@ -51,13 +52,13 @@ impl Quiet {
         let mut attempts = 0;
         let (figure, is_disturbed) = loop {
             attempts += 1;
-            // A bench that is to be quick waits for nothing.
-            let was_slowed = self.attempts_max > 1 && !self.probe.waits_for_fast_cores();
+            let was_slowed = self.probe.as_mut().is_some_and(|probe| !probe.waits_for_fast_cores());
             let start = Ticks::now();
             let figure = measure()?;
             let end = Ticks::now();
             let is_busy = start.zip(end).is_some_and(|(start, end)| end.is_disturbed_since(&start));
-            let is_disturbed = is_busy || was_slowed || self.attempts_max > 1 && !self.probe.is_fast();
+            let is_slowed = was_slowed || self.probe.as_mut().is_some_and(|probe| !probe.is_fast());
+            let is_disturbed = is_busy || is_slowed;
             if !is_disturbed || attempts == self.attempts_max {
                 break (figure, is_disturbed);
             }

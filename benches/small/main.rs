@@ -116,11 +116,15 @@ fn main() {
 fn measured(row: &Row, work: Work, peers: &Peers, rounds: usize, quiet: &mut Quiet) -> [String; 9] {
     let mut round = |_| {
         let mut take = |figure: &dyn Fn() -> Option<f64>| quiet.take(figure).unwrap_or(f64::NAN);
-        let of = |program: &Option<PathBuf>| program.as_deref().map(|program| row.by_peer(program, work));
-        let before = take(&|| peers.before.as_deref().map(|program| row.before(program, work)));
         let ours = take(&|| Some(ours::figure(row, work)));
         let tokio = take(&|| tokio_tasks::figure(row, work));
-        [ours, before, take(&|| of(&peers.tbb)), take(&|| of(&peers.taskflow)), tokio, core_to_core_ns()]
+        // One that is not there waits for nothing.
+        let mut of = |program: &Option<PathBuf>, figure: &dyn Fn(&Path) -> f64| {
+            program.as_deref().map_or(f64::NAN, |program| take(&|| Some(figure(program))))
+        };
+        let before = of(&peers.before, &|program| row.before(program, work));
+        let by_peer = |program: &Path| row.by_peer(program, work);
+        [ours, before, of(&peers.tbb, &by_peer), of(&peers.taskflow, &by_peer), tokio, core_to_core_ns()]
     };
     let rounds: Vec<[f64; 6]> = (0..rounds).map(&mut round).collect();
     let of = |which: usize| rounds.iter().map(|round| round[which]).collect::<Vec<f64>>();

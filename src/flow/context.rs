@@ -14,7 +14,7 @@ use crate::error::{BoxError, Result};
 use crate::name::Name;
 use crate::plan::Plan;
 use crate::run::{Inputs, Run, enqueue};
-use crate::runtime::{Cancel, Core, WaiterKey};
+use crate::runtime::{Cancel, Core, WaiterKey, own_share};
 use crate::value::args::{Data, OpFn, OpFutureFn, OpKernelFn, Params, Reads};
 
 /// The context of control flow that is async code: made by [`Executor::flow`](crate::Executor::flow) and
@@ -342,8 +342,8 @@ impl Flow {
 
 /// Begins a call as an operation of its own: one that is known to be cheap is over when this returns.
 fn begin<O: Ports>(core: &Arc<Core>, plan: &Plan, inputs: Inputs) -> Begun<O::Arcs, impl Future<Output = Called<O>> + use<O>> {
-    let ran = if plan.is_cheap() { Run::now(core, plan, inputs, O::take) } else { Err(Run::new(core, plan, inputs)) };
-    match ran {
+    let now = |inputs| own_share(|| Run::now(core, plan, inputs, O::take));
+    match if plan.is_cheap() { now(inputs) } else { Err(Run::new(core, plan, inputs)) } {
         Ok(results) => Begun::Over(results.map_err(Into::into)),
         Err(run) => Begun::Goes(go_on::<O>(run)),
     }

@@ -2,7 +2,7 @@
 //! ones, the last ones out.
 //!
 //! ```text
-//! (x0, x1) ← (x1, next)      wait: x1 ▶ spare 0     spare 0 ▶ x0, whose value is dropped     next ▶ x1
+//! (x0, x1) ← (x1, next)     wait: x1 ▶ spare 0     spare 0 ▶ x0, whose value is dropped     next ▶ x1
 //! ```
 //! A value that is given once moves, whatever it is. A value that is given twice, lies in a graph around or
 //! is read by an async node is an `Arc`. No node can take such a value, which is checked here.

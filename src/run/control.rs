@@ -31,21 +31,17 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     pub(super) fn control(&mut self, attention: u32) -> StepResult {
         let index = self.code.control_index(self.step);
         let (control, state) = (&self.code.controls[index], &self.item.at.controls[index]);
-        // The moved values are foreign, and may be dropped: that is not within a step.
-        self.queue.progress().leave();
+        // Where the program continues when something else than this loop ends an inner graph. It takes the
+        // note of the step back, too: values are moved and dropped now, which is not within a step.
+        self.store_place(self.step << 1);
         if self.ends_now(control, state, attention) {
             return StepResult::Done;
         }
-        let mut is_stored = false;
         loop {
             let scope = match self.advance(control, state) {
                 Some(scope) => &self.code.scopes[scope as usize],
                 None => return StepResult::Done,
             };
-            // Where the program continues when something else than this loop ends the inner graph.
-            if scope.calls.is_none() || !replace(&mut is_stored, true) {
-                self.store_place(self.step << 1);
-            }
             let Some(calls) = &scope.calls else { return StepResult::LeadsTo(self.begin(scope)) };
             if let Some(result) = self.call_all(scope.programs.0, calls.clone()) {
                 return result;

@@ -5,7 +5,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use super::admission::{Clients, Flights, Flying};
-use super::inside::{is_inside, is_inside_body, is_outside};
+use super::inside::{is_inside, is_inside_any_body, is_inside_body, is_outside};
 use super::share::may_work;
 use super::{Choices, Devices, Lane, Limbo, Observer};
 use crate::device::host::{Barrier, Origin, Pool, is_at_a_step};
@@ -138,10 +138,11 @@ impl Core {
         self.observer.is_none() && self.choices.is_none() && !self.poll_budget.is_zero()
     }
 
-    /// Returns whether this thread may do such work now.
+    /// Returns whether this thread may do such work now: a worker may in the poll of a future, but not in a
+    /// body.
     #[inline]
     pub(crate) fn may_work_here(&self) -> bool {
-        self.pool.is_none() || may_work() && (is_outside() || !self.is_in_task())
+        self.pool.is_none() || may_work() && (is_outside() || !is_at_a_step() && !is_inside_any_body())
     }
 
     /// Returns the address that stands for this executor in [`is_inside`](super::is_inside).

@@ -76,6 +76,11 @@ pub(crate) fn is_inside(of: usize) -> bool {
     frames().any(|frame| frame & !BODY == of)
 }
 
+/// Returns true if this thread runs a body of any operation, or an observer.
+pub(crate) fn is_inside_any_body() -> bool {
+    frames().any(|frame| frame & BODY != 0)
+}
+
 /// Returns true if this thread runs a body within the innermost frame of that executor.
 pub(crate) fn is_inside_body(of: usize) -> bool {
     let mut is_body = false;

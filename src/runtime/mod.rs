@@ -51,7 +51,7 @@ pub(crate) use poller::{AsyncContext, Parking};
 pub use reactor::Pace;
 pub(crate) use reactor::Reactor;
 pub(crate) use remote::RemoteLane;
-pub(crate) use share::{add_work, may_work, poll_share, poll_unit, poll_work};
+pub(crate) use share::{add_work, may_work, own_share, poll_share, poll_unit, poll_work};
 pub(crate) use submission::Submission;
 pub use timeline::Timeline;
 pub(crate) use wake_set::{Resumes, WakeSet};

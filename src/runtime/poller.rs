@@ -16,6 +16,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Poll;
 
+use super::share::own_share;
 use crate::sync::{AtomicU32, Ordering};
 
 const IDLE: u32 = 0;
@@ -79,6 +80,6 @@ impl AsyncContext {
 
     /// Polls a future in this context. A panic of the future is an error.
     pub(crate) fn poll<T>(&self, poll: impl FnOnce() -> Poll<T>) -> std::thread::Result<Poll<T>> {
-        self.enter(|| catch_unwind(AssertUnwindSafe(poll)))
+        own_share(|| self.enter(|| catch_unwind(AssertUnwindSafe(poll))))
     }
 }

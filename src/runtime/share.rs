@@ -3,7 +3,8 @@
 //! A future that is ready at once takes a unit of tokio's budget, as in tokio's own resources. Besides, cheap
 //! work is done by the poll that awaits it, or by the push in front of that. Each thread counts the time of
 //! such work. When that exceeds the executor's budget, workers do such work, until a future on this thread
-//! has been pending once on that account.
+//! has been pending once on that account. A future that a worker polls, and a call that a worker makes, has a
+//! share of its own ([`own_share`]): what runs on that worker afterwards must not be pending for it.
 //!
 //! ```text
 //!  spent          event                                   spent after
@@ -41,6 +42,14 @@ pub(crate) fn add_work(ns: u64, budget: Duration) {
         let sum = worked.get().saturating_add(ns);
         worked.set(if u128::from(sum) < budget.as_nanos() { sum } else { SPENT });
     });
+}
+
+/// Gives `work` a share of its own.
+pub(crate) fn own_share<R>(work: impl FnOnce() -> R) -> R {
+    let outer = WORKED.try_with(|worked| worked.replace(0));
+    let done = work();
+    let _ = WORKED.try_with(|worked| outer.map(|outer| worked.set(outer)));
+    done
 }
 
 /// Waits until the task has a share left. Otherwise a task whose futures are all ready at once would never

@@ -177,7 +177,7 @@ impl<'f> Cells<'f> {
         unsafe { &*self.cell(slot) }
     }
 
-    /// Returns a cell that the node takes or clears. The node has no other reference to it.
+    /// Returns a cell that the node takes, clears or overwrites. The node has no other reference to it.
     fn own<T>(self, slot: Slot<T>) -> &'f mut Cell<T> {
         // SAFETY: the caller of `Frame::cells` promised that no other thread touches the cell.
         unsafe { &mut *self.cell(slot) }

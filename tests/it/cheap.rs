@@ -306,6 +306,35 @@ fn a_cheap_call_that_waits_for_its_argument_is_over_before_its_worker_does_other
 }
 
 #[test]
+fn what_a_worker_does_cheaply_is_not_counted_for_the_body_behind_it() {
+    // Seen to fail (the body's poll is pending) with calls that share what the thread may do.
+    let exec = Executor::builder().workers(1).build().unwrap();
+    let function = Function::new("next", |g: &mut Graph, x: Value<u64>| g.task("add", &x, |x: &u64| x + 1)).unwrap();
+    let never = {
+        let mut g = Graph::new();
+        g.future("never", (), std::future::pending::<Result<(), anabranch::BoxError>>);
+        plan(&g)
+    };
+    let own = exec.clone();
+    let waits = exec.flow(async |f: &Flow| {
+        let mut all_are_errors = true;
+        for _ in 0..20 {
+            let (end, is_over) = mpsc::channel::<()>();
+            // It keeps the only worker until all is pushed.
+            let first = f.future("first", (), move || async move { Ok(is_over.recv().map_or(1, |()| 2)) });
+            let last = (0..200).fold(first, |x, _| f.call(&function, &x));
+            let (own, never) = (own.clone(), never.clone());
+            let polled = move |_: &u64| matches!(poll_once(&mut own.run(&never, Inputs::new())), Poll::Ready(Err(_)));
+            let is_error = f.task("waits", &last, polled);
+            drop(end);
+            all_are_errors &= *f.get(&is_error).await?;
+        }
+        Ok(all_are_errors)
+    });
+    assert!(block_on(waits).unwrap());
+}
+
+#[test]
 fn a_task_that_awaits_cheap_work_lets_others_run() {
     // Seen to fail with work that is not counted: it was pending 8 times.
     let exec = builder().poll_budget(Duration::from_micros(100)).build().unwrap();
