@@ -291,8 +291,18 @@ fn who_finds_an_inline_run_in_use_goes_on_when_its_user_is_gone() {
     // dropped, between our looking for work and our waiting for a wake.
     let (mut run, _exec, begun, go) = longer_than_a_slice();
     let mut node = run.node("link 5006");
-    let poller = Mutex::new(Some(thread::spawn(move || assert!(poll_once(&mut node).is_pending()))));
+    // A slice may be over before the slow node begins. It ends the slice in which it is run.
+    let is_in_slow = Arc::new(AtomicBool::new(false));
+    let may_end = is_in_slow.clone();
+    let poll = move || {
+        while {
+            assert!(poll_once(&mut node).is_pending());
+            !may_end.load(SeqCst)
+        } {}
+    };
+    let poller = Mutex::new(Some(thread::spawn(poll)));
     begun.recv().unwrap();
+    is_in_slow.store(true, SeqCst);
     let (rings, is_told) = (Arc::new(AtomicUsize::new(0)), AtomicBool::new(false));
     let count = rings.clone();
     let go = Mutex::new(go);
