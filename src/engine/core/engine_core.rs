@@ -12,7 +12,7 @@ use super::sites::Sites;
 use crate::device::host::Origin;
 use crate::engine::order::{
     Batch, Entering, Exclusive, FREED_MAX, FreeSlots, Granted, Key, Left, Operation, Ready, Rest, Role, Runnable, Slots,
-    Unpushed, Wakes,
+    Unpushed, Variable, Wakes,
 };
 use crate::error::{Error, Kind, Result};
 use crate::runtime::{Client, Core, Lane, Observer, Registration, Visits, is_inside};
@@ -277,9 +277,20 @@ impl EngineCore {
     #[inline]
     pub(in crate::engine) fn fault(&self, unpushed: &Unpushed<'_>) -> Option<Error> {
         let operation = unpushed.get()?;
-        let mut is_odd = operation.is_kernel || operation.fault().is_some() || self.is_closed() || self.is_forked();
+        let mut is_odd = self.refuses(operation);
         unpushed.each_variable(|_, variable| is_odd |= variable.engine != self.address());
         if is_odd { self.describe_fault(unpushed, operation) } else { None }
+    }
+
+    /// Returns true if an operation whose only variable this is can be pushed, as nearly all can.
+    #[inline(always)]
+    pub(in crate::engine) fn takes(&self, operation: &Operation, variable: &Variable) -> bool {
+        variable.engine == self.address() && !self.refuses(operation)
+    }
+
+    #[inline(always)]
+    fn refuses(&self, operation: &Operation) -> bool {
+        operation.is_kernel || operation.fault().is_some() || self.is_closed() || self.is_forked()
     }
 
     #[cold]

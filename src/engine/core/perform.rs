@@ -84,7 +84,10 @@ impl EngineCore {
     /// Returns true for nearly all operations: they need only a call of the body, and a count of the writes.
     #[inline(always)]
     fn is_smooth(&self, operation: &Granted<'_>) -> bool {
-        let mut is_smooth = operation.is_simple() && !self.needs_attention();
+        if !operation.is_simple() {
+            return false;
+        }
+        let mut is_smooth = !self.needs_attention();
         operation.each_variable(|_, variable| is_smooth &= !variable.may_be_poisoned());
         is_smooth
     }

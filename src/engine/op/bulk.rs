@@ -10,7 +10,6 @@ use super::description::Op;
 use super::parts::Parts;
 use crate::engine::Engine;
 use crate::engine::core::{Push, Pushed};
-use crate::engine::order::Operation;
 use crate::error::Result;
 use crate::name::Name;
 
@@ -98,15 +97,13 @@ impl<'v> Bulk<'v> {
         Adding(if self.collects(&mut op) { None } else { self.add(&mut op).map(|rest| Box::pin(rest.end())) })
     }
 
-    /// Adds an operation that can be joined. Returns true if that was all.
+    /// Adds an operation of one variable, if that is all and needs no memory. It calls nothing that is
+    /// compiled apart, so it saves no registers.
     #[inline(never)]
     fn collects(&mut self, op: &mut Op<'v>) -> bool {
-        let operation = op.unpushed();
-        if self.engine.core.fault(operation).is_some() || !operation.get().is_some_and(Operation::is_task) {
-            return false;
-        }
-        self.parts.add_task(operation);
-        self.parts.len() < self.operations_max
+        let core = &self.engine.core;
+        let is_last = self.parts.len() + 1 >= self.operations_max;
+        !is_last && self.parts.add_in_room(op.unpushed(), |operation, variable| core.takes(operation, variable))
     }
 
     /// Adds any operation, or none. Returns what the push waits for.
@@ -179,9 +176,12 @@ struct Adding<F>(Option<Pin<Box<F>>>);
 impl<F: Future<Output = Result<()>>> Future for Adding<F> {
     type Output = Result<()>;
 
-    #[inline]
+    #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        self.0.as_mut().map_or(Poll::Ready(Ok(())), |rest| rest.as_mut().poll(cx))
+        match &mut self.0 {
+            None => Poll::Ready(Ok(())),
+            Some(rest) => rest.as_mut().poll(cx),
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use super::operation::{Operation, Unpushed};
+use super::operation::Operation;
 use super::tokens::{Grant, Runnable};
 use crate::device::StreamMut;
 use crate::error::{BoxError, shielded};
@@ -56,34 +56,9 @@ pub(crate) trait PendingFuture: Send + Sync {
 }
 
 /// The operations of a joined one. Each is moved once, and dropped where it was run.
-#[derive(Default)]
-pub(crate) struct Joined(Vec<Operation>);
+pub(crate) struct Joined(pub(super) Vec<Operation>);
 
 impl Joined {
-    pub(crate) fn with_capacity(operations: usize) -> Self {
-        Self(Vec::with_capacity(operations))
-    }
-
-    #[inline]
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Takes an operation, which borrows its variables for as long as the joined one does.
-    #[inline]
-    pub(crate) fn push(&mut self, unpushed: &mut Unpushed<'_>) {
-        let Some(operation) = &unpushed.operation else { return };
-        self.0.reserve(1);
-        let end = self.0.spare_capacity_mut()[0].as_mut_ptr();
-        // Copied at once. `Vec::push` would copy it twice, and the second copy would wait for the first one.
-        // SAFETY: two places, of which the second is free. The first is forgotten below.
-        unsafe { std::ptr::copy_nonoverlapping(operation, end, 1) };
-        // SAFETY: the operation was copied, so it is not dropped here.
-        unsafe { std::ptr::write(&raw mut unpushed.operation, None) };
-        // SAFETY: one more place is written.
-        unsafe { self.0.set_len(self.0.len() + 1) };
-    }
-
     /// Calls `run` with each, and drops it then. If `run` panics, the rest is leaked.
     pub(crate) fn run_each(self, mut run: impl FnMut(&mut Operation)) {
         let mut operations = ManuallyDrop::new(self.0);

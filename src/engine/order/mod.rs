@@ -10,6 +10,7 @@ mod device_uses;
 mod exclusive;
 mod handle_state;
 mod inspection;
+mod joining;
 mod operation;
 mod predecessors;
 mod queue;
@@ -33,6 +34,7 @@ pub(crate) use exclusive::{Exclusive, More};
 pub(crate) use handle_state::Key;
 #[cfg(test)]
 pub(crate) use inspection::Inspection;
+pub(crate) use joining::Joining;
 pub(crate) use operation::{Accesses, Granted, Operation, PRIORITY_MAX, Role, SCANNED, Target, Unpushed};
 pub(crate) use predecessors::Predecessors;
 pub(crate) use queue::{OPERATIONS_MAX, REQUESTS_MAX};
