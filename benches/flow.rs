@@ -4,10 +4,10 @@
 //! Method: loops on a number, each iteration pushes a step (an addition) and awaits its value before it
 //! decides to go on; the time from the first poll of the flow to its end, by the iterations. Inline, and on
 //! one and two workers. The peer spawns each step on a runtime of as many threads (a current-thread runtime
-//! beside the inline executor) and awaits it. They take turns, the median of the rounds. How long a cache
-//! line takes from core to core is measured in each round, too: a virtual machine's cores may move. On
-//! workers a step's time is that of two threads handing each other the turn, with us as with tokio: the flow
-//! is polled in the thread that awaits it, the step runs on a worker.
+//! beside the inline executor) and awaits it. They take turns, the median of the rounds. A figure that was
+//! disturbed is taken again (`run/quiet.rs`). How long a cache line takes from core to core is measured in
+//! each round, too: a virtual machine's cores may move. A step is cheap, so the thread that awaits it does it;
+//! tokio's threads hand each other the turn.
 //!
 //! ```text
 //! cargo bench --bench flow                 prints the table
@@ -21,6 +21,9 @@ mod machine;
 mod markers;
 #[path = "flow/programs.rs"]
 mod programs;
+#[path = "run/quiet.rs"]
+#[allow(dead_code)]
+mod quiet;
 #[path = "run/report/table.rs"]
 #[allow(dead_code)]
 mod table;
@@ -34,6 +37,7 @@ use tokio::runtime::Runtime;
 use crate::machine::{Machine, core_to_core_ns};
 use crate::markers::Output;
 use crate::programs::Program;
+use crate::quiet::Quiet;
 use crate::table::{Table, median};
 
 const ROUNDS: usize = 7;
@@ -53,29 +57,40 @@ fn main() {
     let machine = Machine::now();
     let mut table =
         Table::new(["program", "workers", "ours, ns", "tokio tasks, ns", "ours/tokio's", "core to core, ns", "budget, ns"]);
+    let mut quiet = Quiet::default();
     for program in Program::ALL {
         for workers in [0, 1, 2] {
-            table.push(measured(program, workers, args.iterations));
+            table.push(measured(program, workers, args.iterations, &mut quiet));
         }
     }
-    let text = format!("{}\n\n{} iterations a round, {ROUNDS} rounds.\n\n{}", machine.text(), args.iterations, table.markdown());
+    let text = format!(
+        "{}\n\n{} iterations a round, {ROUNDS} rounds. {}\n\n{}",
+        machine.text(),
+        args.iterations,
+        quiet.text(),
+        table.markdown()
+    );
     args.output.publish("bench:flow", &text);
 }
 
-fn measured(program: Program, workers: usize, iterations: u64) -> [String; 7] {
+fn measured(program: Program, workers: usize, iterations: u64, quiet: &mut Quiet) -> [String; 7] {
     let exec = Executor::builder().workers(workers).build().expect("threads start");
     let runtime = runtime(workers);
-    let per_iteration = |start: Instant| start.elapsed().as_nanos() as f64 / iterations as f64;
-    let rounds: Vec<[f64; 3]> = (0..ROUNDS)
-        .map(|_| {
+    let mut per_iteration = |run: &dyn Fn() -> bool| {
+        let figure = quiet.take(|| {
             let start = Instant::now();
+            run().then(|| start.elapsed().as_nanos() as f64 / iterations as f64)
+        });
+        figure.unwrap_or(f64::NAN)
+    };
+    let mut round = |_| {
+        let ours = per_iteration(&|| {
             program.run(&exec, iterations);
-            let ours = per_iteration(start);
-            let start = Instant::now();
-            let has_peer = program.run_peer(&runtime, iterations);
-            [ours, if has_peer { per_iteration(start) } else { f64::NAN }, core_to_core_ns()]
-        })
-        .collect();
+            true
+        });
+        [ours, per_iteration(&|| program.run_peer(&runtime, iterations)), core_to_core_ns()]
+    };
+    let rounds: Vec<[f64; 3]> = (0..ROUNDS).map(&mut round).collect();
     let [ours, theirs, apart] = [0, 1, 2].map(|which| median(&rounds.iter().map(|round| round[which]).collect::<Vec<_>>()));
     let ratio = median(&rounds.iter().map(|round| round[0] / round[1]).collect::<Vec<_>>());
     let known = |number: f64, text: String| if number.is_nan() { String::new() } else { text };

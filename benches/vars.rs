@@ -6,8 +6,9 @@
 //! is a task for each operation on a runtime of as many threads, which holds an owned guard of each variable;
 //! the guards are asked for in the order of pushing, so that it has the same order, and at most as many tasks
 //! are out as operations may be pending. They take turns, each with a pass that is not timed before one that
-//! is; the median of the rounds. How long a cache line takes from core to core is measured in each round,
-//! too: a virtual machine's cores may move. Memory is what 60,000 operations take that cannot begin.
+//! is; the median of the rounds. A figure that was disturbed is taken again (`run/quiet.rs`). How long a cache
+//! line takes from core to core is measured in each round, too: a virtual machine's cores may move. Memory is
+//! what 60,000 operations take that cannot begin.
 //!
 //! ```text
 //! cargo bench --bench vars                 prints the table
@@ -23,6 +24,9 @@ mod markers;
 mod ours;
 #[path = "vars/peer.rs"]
 mod peer;
+#[path = "run/quiet.rs"]
+#[allow(dead_code)]
+mod quiet;
 #[path = "run/report/table.rs"]
 #[allow(dead_code)]
 mod table;
@@ -32,7 +36,6 @@ mod workload;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::mpsc;
-use std::time::Instant;
 
 use anabranch::{Engine, Error, Executor, Op};
 use clap::Parser;
@@ -41,6 +44,7 @@ use futures::executor::block_on;
 use crate::machine::{Machine, core_to_core_ns};
 use crate::markers::Output;
 use crate::ours::PENDING_MAX;
+use crate::quiet::Quiet;
 use crate::table::{Table, median};
 use crate::workload::Workload;
 
@@ -92,19 +96,19 @@ fn main() {
     let head =
         ["operations", "workers", "bulk", "ours, ns", "tokio's RwLock, ns", "ours/tokio's", "core to core, ns", "budget, ns"];
     let mut table = Table::new(head);
-    let mut fixed = Vec::new();
+    let mut quiet = Quiet::default();
     for workload in Workload::all(args.operations) {
         // What is awaited one by one is not joined.
         let joined = if workload.awaited.is_none() { &[(2, 10), (2, 100)][..] } else { &[] };
         for &(workers, bulk) in [(0, 1), (1, 1), (2, 1)].iter().chain(joined) {
-            table.push(row(&workload, workers, bulk, &mut fixed));
+            table.push(row(&workload, workers, bulk, &mut quiet));
         }
     }
     let text = format!(
         "{}\n\n{} operations a round, {ROUNDS} rounds, at most {PENDING_MAX} pending. In brackets the fastest round. {}\n\n{}\nA pending operation takes {:.0} bytes (budget ≤ 200).",
         machine.text(),
         args.operations,
-        steadiness(&fixed),
+        quiet.text(),
         table.markdown(),
         bytes_of_an_operation()
     );
@@ -112,10 +116,10 @@ fn main() {
 }
 
 /// Measures one line of the table.
-fn row(workload: &Workload, workers: usize, bulk: usize, fixed: &mut Vec<f64>) -> [String; 8] {
+fn row(workload: &Workload, workers: usize, bulk: usize, quiet: &mut Quiet) -> [String; 8] {
     let mut round = |_| {
-        fixed.push(fixed_work());
-        [ours::run(workload, workers, bulk), peer::run(workload, workers), core_to_core_ns()]
+        let mut take = |figure: &dyn Fn() -> f64| quiet.take(|| Some(figure())).unwrap_or(f64::NAN);
+        [take(&|| ours::run(workload, workers, bulk)), take(&|| peer::run(workload, workers)), core_to_core_ns()]
     };
     let rounds: Vec<[f64; 3]> = (0..ROUNDS).map(&mut round).collect();
     let of = |which: usize| rounds.iter().map(|round| round[which]).collect::<Vec<f64>>();
@@ -133,26 +137,6 @@ fn row(workload: &Workload, workers: usize, bulk: usize, fixed: &mut Vec<f64>) -
         format!("{:.0}", median(&of(2))),
         budget.map_or(String::new(), verdict),
     ]
-}
-
-/// Returns the ns of work that is always the same, on four numbers in registers: the machine's own speed,
-/// which the others on it have a part in.
-fn fixed_work() -> f64 {
-    let start = Instant::now();
-    let mut words = [1_u64, 2, 3, 4];
-    for _ in 0..1_000_000 {
-        words = words.map(|word| (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb));
-    }
-    std::hint::black_box(words);
-    start.elapsed().as_nanos() as f64
-}
-
-fn steadiness(fixed: &[f64]) -> String {
-    let fastest = fixed.iter().copied().fold(f64::INFINITY, f64::min);
-    format!(
-        "Work that is always the same took {:.2} times as long in the median round as in its fastest.",
-        median(fixed) / fastest
-    )
 }
 
 fn bytes_of_an_operation() -> f64 {
