@@ -277,19 +277,20 @@ impl EngineCore {
     #[inline]
     pub(in crate::engine) fn fault(&self, unpushed: &Unpushed<'_>) -> Option<Error> {
         let operation = unpushed.get()?;
-        let mut is_odd = self.refuses(operation);
+        let mut is_odd = self.is_odd(operation);
         unpushed.each_variable(|_, variable| is_odd |= variable.engine != self.address());
         if is_odd { self.describe_fault(unpushed, operation) } else { None }
     }
 
-    /// Returns true if an operation whose only variable this is can be pushed, as nearly all can.
+    /// Returns whether an operation that uses only this variable may be pushed.
     #[inline(always)]
-    pub(in crate::engine) fn takes(&self, operation: &Operation, variable: &Variable) -> bool {
-        variable.engine == self.address() && !self.refuses(operation)
+    pub(in crate::engine) fn is_accepted(&self, operation: &Operation, variable: &Variable) -> bool {
+        variable.engine == self.address() && !self.is_odd(operation)
     }
 
+    /// Returns true for few operations: [`EngineCore::describe_fault`] may find a mistake in them.
     #[inline(always)]
-    fn refuses(&self, operation: &Operation) -> bool {
+    fn is_odd(&self, operation: &Operation) -> bool {
         operation.is_kernel || operation.fault().is_some() || self.is_closed() || self.is_forked()
     }
 

@@ -94,20 +94,19 @@ impl<'v> Bulk<'v> {
     /// not put it into a timeout where that matters.
     #[inline]
     pub fn push(&mut self, mut op: Op<'v>) -> impl Future<Output = Result<()>> {
-        Adding(if self.collects(&mut op) { None } else { self.add(&mut op).map(|rest| Box::pin(rest.end())) })
+        Adding(if self.try_collect(&mut op) { None } else { self.add(&mut op).map(|rest| Box::pin(rest.end())) })
     }
 
-    /// Adds an operation of one variable, if that is all and needs no memory. It calls nothing that is
-    /// compiled apart, so it saves no registers.
+    /// Adds an operation of one variable if the bulk does not become full and no memory must be allocated.
+    /// Returns true if it was added. Mostly that takes no call, so no registers are saved.
     #[inline(never)]
-    fn collects(&mut self, op: &mut Op<'v>) -> bool {
+    fn try_collect(&mut self, op: &mut Op<'v>) -> bool {
         let core = &self.engine.core;
         let is_last = self.parts.len() + 1 >= self.operations_max;
-        !is_last && self.parts.add_in_room(op.unpushed(), |operation, variable| core.takes(operation, variable))
+        !is_last && self.parts.add_within_capacity(op.unpushed(), |operation, variable| core.is_accepted(operation, variable))
     }
 
-    /// Adds any operation, or none. Returns what the push waits for.
-    #[cold]
+    /// Adds any operation. Returns what the push waits for.
     #[inline(never)]
     fn add(&mut self, op: &mut Op<'v>) -> Option<Rest<'v>> {
         let engine = self.engine;

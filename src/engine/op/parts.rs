@@ -30,10 +30,15 @@ impl Parts {
         self.joining.add(op.unpushed());
     }
 
-    /// Adds an operation that uses one variable and is `right`, if that needs no memory. Returns true if so.
+    /// Adds an operation if it uses one variable, `is_accepted`, can be joined, and no memory must be
+    /// allocated. Returns true if it was added.
     #[inline(always)]
-    pub(super) fn add_in_room(&mut self, unpushed: &mut Unpushed<'_>, right: impl FnOnce(&Operation, &Variable) -> bool) -> bool {
-        self.joining.add_in_room(unpushed, |operation, variable| operation.is_task() && right(operation, variable))
+    pub(super) fn add_within_capacity(
+        &mut self,
+        unpushed: &mut Unpushed<'_>,
+        is_accepted: impl FnOnce(&Operation, &Variable) -> bool,
+    ) -> bool {
+        self.joining.add_within_capacity(unpushed, |operation, variable| operation.is_task() && is_accepted(operation, variable))
     }
 
     /// Joins the operations. None are left.

@@ -1,4 +1,5 @@
-//! Operations that are being joined into one, and the union of their variables.
+//! Operations that are being joined into one, and the union of their variables: the joined operation has one
+//! access to each variable that a part uses.
 
 use std::mem;
 
@@ -25,33 +26,42 @@ impl Joining {
         self.operations.len()
     }
 
-    /// Takes an operation, if there is one.
+    /// Adds an operation.
     pub(crate) fn add(&mut self, unpushed: &mut Unpushed<'_>) {
-        self.operations.reserve(1);
         let Some(operation) = &unpushed.operation else { return };
-        let accesses = operation.accesses();
-        self.used.reserve(accesses.len());
-        accesses.iter().for_each(|access| _ = self.used.add_in_room(access));
-        self.push_in_room(unpushed);
+        self.operations.reserve(1);
+        for access in operation.accesses() {
+            if !self.used.add_within_capacity(access) {
+                self.used.reserve();
+                let is_added = self.used.add_within_capacity(access);
+                // Without an access its parts would race.
+                assert!(is_added, "there is capacity for one more");
+            }
+        }
+        self.push_within_capacity(unpushed);
     }
 
-    /// Takes an operation that uses one variable and is `right`, if the memory is there. Returns true if it
-    /// was taken.
+    /// Adds an operation if it uses one variable, `is_accepted`, and no memory must be allocated. Returns
+    /// true if it was added.
     #[inline(always)]
-    pub(crate) fn add_in_room(&mut self, unpushed: &mut Unpushed<'_>, right: impl FnOnce(&Operation, &Variable) -> bool) -> bool {
+    pub(crate) fn add_within_capacity(
+        &mut self,
+        unpushed: &mut Unpushed<'_>,
+        is_accepted: impl FnOnce(&Operation, &Variable) -> bool,
+    ) -> bool {
         let Some(operation) = &unpushed.operation else { return false };
         let [access] = operation.accesses() else { return false };
-        // SAFETY: the operation was not pushed, so there is a handle to its variable.
-        let is_right = right(operation, unsafe { access.variable() });
-        if !is_right || self.operations.len() == self.operations.capacity() || !self.used.add_in_room(access) {
+        // SAFETY: the operation was not pushed and frees nothing, so there is a handle to its variable.
+        let is_accepted = is_accepted(operation, unsafe { access.variable() });
+        if !is_accepted || self.operations.len() == self.operations.capacity() || !self.used.add_within_capacity(access) {
             return false;
         }
-        self.push_in_room(unpushed)
+        self.push_within_capacity(unpushed)
     }
 
-    /// Takes an operation, if there is one and a free place.
+    /// Moves an operation behind the others. The caller has made sure that there is one, and capacity.
     #[inline(always)]
-    fn push_in_room(&mut self, unpushed: &mut Unpushed<'_>) -> bool {
+    fn push_within_capacity(&mut self, unpushed: &mut Unpushed<'_>) -> bool {
         let Some(operation) = &unpushed.operation else { return false };
         let Some(end) = self.operations.spare_capacity_mut().first_mut() else { return false };
         // Copied at once. `Vec::push` would copy it twice, and the second copy would wait for the first one.
@@ -59,13 +69,12 @@ impl Joining {
         unsafe { std::ptr::copy_nonoverlapping(operation, end.as_mut_ptr(), 1) };
         // SAFETY: the operation was copied, so it is not dropped here.
         unsafe { std::ptr::write(&raw mut unpushed.operation, None) };
-        // SAFETY: one more place is written.
+        // SAFETY: the place behind the last operation was initialised above.
         unsafe { self.operations.set_len(self.operations.len() + 1) };
         true
     }
 
-    /// Returns the operations, and an access to each of their variables. None are left, but the memory for as
-    /// many.
+    /// Returns the operations, and an access to each of their variables. Keeps capacity for as many.
     pub(crate) fn take(&mut self) -> (Joined, Accesses) {
         let next = Vec::with_capacity(self.operations.len());
         (Joined(mem::replace(&mut self.operations, next)), self.used.take())
@@ -84,9 +93,9 @@ struct Used {
 const PLACES: usize = 64;
 
 impl Used {
-    /// Adds an access, if the memory is there. Returns true if so.
+    /// Adds an access if no memory must be allocated. Returns true if it was added.
     #[inline(always)]
-    fn add_in_room(&mut self, access: &Access) -> bool {
+    fn add_within_capacity(&mut self, access: &Access) -> bool {
         let length = self.places.len();
         if length < 2 * (self.accesses.len() + 1) {
             return false;
@@ -95,7 +104,8 @@ impl Used {
         if self.places[at] != 0 { self.add_beside(at, access) } else { self.add_at(at, access) }
     }
 
-    /// Adds an access whose place may be taken. Apart, because a loop needs registers that must be saved.
+    /// Adds an access at this place or one behind it. Not inlined: its loop would make the caller save
+    /// registers.
     #[inline(never)]
     fn add_beside(&mut self, mut at: usize, access: &Access) -> bool {
         while self.places[at] != 0 {
@@ -115,23 +125,23 @@ impl Used {
         let length = self.accesses.len();
         let Some(end) = self.accesses.spare_capacity_mut().first_mut() else { return false };
         end.write(access.again());
-        // SAFETY: one more place is written.
+        // SAFETY: the place behind the last access was initialised above.
         unsafe { self.accesses.set_len(length + 1) };
         self.places[at] = length as u32 + 1;
         true
     }
 
-    /// Provides the memory for so many more accesses.
-    fn reserve(&mut self, more: usize) {
-        self.accesses.reserve(more);
-        let needed = 2 * (self.accesses.len() + more);
-        if self.places.len() < needed {
-            self.grow(needed.next_power_of_two().max(PLACES));
+    /// Provides capacity for one more access.
+    fn reserve(&mut self) {
+        self.accesses.reserve(1);
+        if self.places.len() < 2 * (self.accesses.len() + 1) {
+            self.grow();
         }
     }
 
     #[cold]
-    fn grow(&mut self, length: usize) {
+    fn grow(&mut self) {
+        let length = (2 * self.places.len()).max(PLACES);
         self.places.clear();
         self.places.resize(length, 0);
         for (place, access) in (1..).zip(&self.accesses) {
