@@ -6,8 +6,8 @@
 //! one and two workers. The peer spawns each step on a runtime of as many threads (a current-thread runtime
 //! beside the inline executor) and awaits it. They take turns, the median of the rounds. A figure that was
 //! disturbed is taken again (`run/quiet.rs`). How long a cache line takes from core to core is measured in
-//! each round, too: a virtual machine's cores may move. A step is cheap, so once that is known the thread that
-//! awaits it does it. On workers, tokio's threads hand each other the turn.
+//! each round, too: a virtual machine's cores may move. A step is cheap, so once that is known the thread
+//! that awaits it does it. On workers, tokio's threads hand each other the turn.
 //!
 //! ```text
 //! cargo bench --bench flow                 prints the table

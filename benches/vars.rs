@@ -1,14 +1,14 @@
 //! Question: what does an operation on variables cost, beside the same with a `tokio::sync::RwLock` for each
 //! variable?
 //!
-//! Method: streams of small operations on numbers, pushed by one thread as fast as the engine takes them; the
-//! time from the first push to the last end, by the operations. Inline, and on one and two workers. The peer
-//! is a task for each operation on a runtime of as many threads, which holds an owned guard of each variable;
-//! the guards are asked for in the order of pushing, so that it has the same order, and at most as many tasks
-//! are out as operations may be pending. They take turns, each with a pass that is not timed before one that
-//! is; the median of the rounds. A figure that was disturbed is taken again (`run/quiet.rs`). How long a cache
-//! line takes from core to core is measured in each round, too: a virtual machine's cores may move. Memory is
-//! what 60,000 operations take that cannot begin.
+//! Method: streams of small operations on numbers, pushed by one thread as fast as the engine takes them;
+//! the time from the first push to the last end, by the operations. Inline, and on one and two workers. The
+//! peer is a task for each operation on a runtime of as many threads, which holds an owned guard of each
+//! variable; the guards are asked for in the order of pushing, so that it has the same order, and at most as
+//! many tasks are out as operations may be pending. They take turns, each with a pass that is not timed
+//! before one that is; the median of the rounds. A figure that was disturbed is taken again
+//! (`run/quiet.rs`). How long a cache line takes from core to core is measured in each round, too: a virtual
+//! machine's cores may move. Memory is what 60,000 operations take that cannot begin.
 //!
 //! ```text
 //! cargo bench --bench vars                 prints the table

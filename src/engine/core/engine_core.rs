@@ -12,7 +12,7 @@ use super::sites::Sites;
 use crate::device::host::Origin;
 use crate::engine::order::{
     Batch, Entering, Exclusive, FREED_MAX, FreeSlots, Granted, Key, Left, Operation, Ready, Rest, Role, Runnable, Slots,
-    Unpushed, Variable, Wakes,
+    Unpushed, Wakes,
 };
 use crate::error::{Error, Kind, Result};
 use crate::runtime::{Client, Core, Lane, Observer, Registration, Visits, is_inside};
@@ -271,54 +271,6 @@ impl EngineCore {
         let put = self.slots.put(free, max, operation)?;
         scope.iter().for_each(|scope| scope.begin_one());
         Some(put)
-    }
-
-    /// Returns the error if an operation must not be pushed.
-    #[inline]
-    pub(in crate::engine) fn fault(&self, unpushed: &Unpushed<'_>) -> Option<Error> {
-        let operation = unpushed.get()?;
-        let mut is_odd = self.is_odd(operation);
-        unpushed.each_variable(|_, variable| is_odd |= variable.engine != self.address());
-        if is_odd { self.describe_fault(unpushed, operation) } else { None }
-    }
-
-    /// Returns whether an operation that uses only this variable may be pushed.
-    #[inline(always)]
-    pub(in crate::engine) fn is_accepted(&self, operation: &Operation, variable: &Variable) -> bool {
-        variable.engine == self.address() && !self.is_odd(operation)
-    }
-
-    /// Returns true for few operations: [`EngineCore::describe_fault`] may find a mistake in them.
-    #[inline(always)]
-    fn is_odd(&self, operation: &Operation) -> bool {
-        operation.is_kernel || operation.fault().is_some() || self.is_closed() || self.is_forked()
-    }
-
-    #[cold]
-    fn describe_fault(&self, unpushed: &Unpushed<'_>, operation: &Operation) -> Option<Error> {
-        if let Err(forked) = self.check_process() {
-            return Some(forked);
-        }
-        if self.is_closed() {
-            return Some(Kind::ShutDown.into());
-        }
-        let name = || operation.name.to_cow();
-        if let (Some(lanes), Some(target)) = (&self.lanes, operation.kernel())
-            && target.device as usize >= lanes.device_count()
-        {
-            let (device, count) = (target.device, lanes.device_count());
-            return Some(Kind::OpDevice { operation: name(), device, count }.into());
-        }
-        if let Some(fault) = operation.fault() {
-            return Some(fault.clone());
-        }
-        let mut foreign = None;
-        unpushed.each_variable(|_, variable| {
-            if foreign.is_none() && variable.engine != self.address() {
-                foreign = Some(Kind::ForeignVar { variable: variable.name.to_cow(), operation: name() }.into());
-            }
-        });
-        foreign
     }
 
     /// Starts the operations that a batch has made ready.

@@ -4,6 +4,7 @@
 mod async_op;
 mod engine_core;
 mod failures;
+mod faults;
 mod handle;
 mod handles;
 mod inspect;
