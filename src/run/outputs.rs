@@ -21,7 +21,10 @@ pub struct Outputs {
 impl Outputs {
     /// Returns the outputs of a run of the plan, in the order of the plan's ports.
     pub(super) fn new(plan: &Plan, values: impl Iterator<Item = Arc<dyn Any + Send + Sync>>) -> Self {
-        Self { plan: plan.clone(), values: values.map(|value| Some(Foreign::new(value))).collect() }
+        let mut outputs = Self { plan: plan.clone(), values: SmallVec::new() };
+        // One by one: `collect` is made for many.
+        values.for_each(|value| outputs.values.push(Some(Foreign::new(value))));
+        outputs
     }
 
     /// Takes the output of this name out.

@@ -144,6 +144,7 @@ impl<'p> Queue<'p> for Shared<'p> {
 }
 
 /// Runs nodes in a poll, on a worker or on another thread. It notes down its steps there.
+#[inline(always)]
 pub(crate) fn at_steps_of<R>(progress: &Progress, work: impl FnOnce() -> R) -> R {
     struct Back(*const Progress, bool);
 
