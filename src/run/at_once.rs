@@ -1,8 +1,8 @@
 //! Runs at once: cheap runs in their first poll, or inside of the call that makes them (`Run::now`): of a
-//! flow, or of a worker in place of the call's operation. Nothing
-//! else has reached such a run: no thread can cancel it, await its nodes or run its programs. So it needs no
-//! lock of its own, no ticket of a pool and no place among those in flight: it is only counted there. If the
-//! time of the poll is over, it goes on as other runs do.
+//! flow, or of a worker in place of the call's operation. Nothing else has reached such a run: no thread can
+//! cancel it, await its nodes or run its programs. So it needs no lock of its own, no ticket of a pool and no
+//! place among those in flight: it is only counted there. If the time of the poll is over, it goes on as
+//! other runs do.
 //!
 //! ```text
 //!  run        event                                  next       then

@@ -10,6 +10,7 @@ use super::description::Op;
 use super::parts::Parts;
 use crate::engine::Engine;
 use crate::engine::core::{Push, Pushed};
+use crate::engine::order::Operation;
 use crate::error::Result;
 use crate::name::Name;
 
@@ -103,7 +104,8 @@ impl<'v> Bulk<'v> {
     fn try_collect(&mut self, op: &mut Op<'v>) -> bool {
         let core = &self.engine.core;
         let is_last = self.parts.len() + 1 >= self.operations_max;
-        !is_last && self.parts.add_within_capacity(op.unpushed(), |operation, variable| core.is_accepted(operation, variable))
+        let is_accepted = |operation: &Operation, variable: &_| operation.is_task() && core.is_accepted(operation, variable);
+        !is_last && self.parts.joining.add_within_capacity(op.unpushed(), is_accepted)
     }
 
     /// Adds any operation. Returns what the push waits for.

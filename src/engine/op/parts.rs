@@ -1,14 +1,14 @@
 //! Operations that are being joined into one.
 
 use super::description::Op;
-use crate::engine::order::{Body, Joining, Operation, REQUESTS_MAX, Rest, Role, Unpushed, Variable};
+use crate::engine::order::{Body, Joining, Operation, REQUESTS_MAX, Rest, Role, Unpushed};
 use crate::error::{Error, Kind};
 use crate::name::Name;
 
 /// Operations that are being joined, and the first mistake in them.
 #[derive(Default)]
 pub(super) struct Parts {
-    joining: Joining,
+    pub(super) joining: Joining,
     fault: Option<Error>,
 }
 
@@ -28,17 +28,6 @@ impl Parts {
             self.fault = operation.fault().cloned().or_else(|| why_not_joined(operation));
         }
         self.joining.add(op.unpushed());
-    }
-
-    /// Adds an operation if it uses one variable, `is_accepted`, can be joined, and no memory must be
-    /// allocated. Returns true if it was added.
-    #[inline(always)]
-    pub(super) fn add_within_capacity(
-        &mut self,
-        unpushed: &mut Unpushed<'_>,
-        is_accepted: impl FnOnce(&Operation, &Variable) -> bool,
-    ) -> bool {
-        self.joining.add_within_capacity(unpushed, |operation, variable| operation.is_task() && is_accepted(operation, variable))
     }
 
     /// Joins the operations. None are left.
