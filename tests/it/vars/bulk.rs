@@ -200,3 +200,28 @@ fn a_push_into_a_bulk_acts_at_once() {
         idle(&engine).unwrap();
     }
 }
+
+#[test]
+fn a_bulk_that_reads_a_variable_first_and_writes_it_later_has_it_alone() {
+    // Seen to fail (it writes beside the reader) with a known variable whose later uses are forgotten.
+    let (_exec, engine) = engine(0);
+    let x = engine.var("x", 1_u64);
+    let (end, ended) = futures::channel::oneshot::channel::<()>();
+    let read = |x: Arc<u64>| async move {
+        ended.await?;
+        assert_eq!(*x, 1);
+        Ok(())
+    };
+    push(&engine, Op::future("reads", &x, (), read));
+    let mut bulk = engine.bulk(100);
+    for _ in 0..5 {
+        block_on(bulk.push(Op::task("look", &x, (), |_: &u64| ()))).unwrap();
+    }
+    block_on(bulk.push(add(&x))).unwrap();
+    block_on(bulk.end()).unwrap();
+    assert!(poll_once(&mut Box::pin(engine.idle())).is_pending());
+    assert_eq!(x.version(), 0);
+    end.send(()).unwrap();
+    idle(&engine).unwrap();
+    assert_eq!((*block_on(x.read()).unwrap(), x.version()), (2, 1));
+}
