@@ -24,7 +24,7 @@ mod table;
 use std::sync::Arc;
 use std::time::Instant;
 
-use anabranch::exec::{NodeSpan, Observer};
+use anabranch::exec::{Observer, WorkSpan};
 use anabranch::{Executor, Graph, Inputs, Plan, Timeline, Value};
 use clap::Parser;
 use futures::executor::block_on;
@@ -48,7 +48,7 @@ struct Args {
 struct Nobody;
 
 impl Observer for Nobody {
-    fn node(&self, _: &NodeSpan) {}
+    fn ended(&self, _: &WorkSpan) {}
 }
 
 fn main() {

@@ -3,6 +3,7 @@
 #[cfg(feature = "json")]
 pub mod app;
 pub mod device;
+mod draw;
 pub mod engine;
 pub mod error;
 pub mod exec;

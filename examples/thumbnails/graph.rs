@@ -22,10 +22,6 @@ use super::image_ops::{Stats, decode, encode_jpeg, stats};
 /// A picture on its way between kernels.
 type OnDevice = Picture<Buffer<u8>>;
 
-/// The nodes that wait for files. All others compute; on a GPU, the time of a kernel is that of enqueueing
-/// it.
-pub(crate) const AWAITED: [&str; 2] = ["read", "write"];
-
 /// JPEG quality of the thumbnails: at this size no artefact is seen.
 const QUALITY: u8 = 88;
 

@@ -19,8 +19,6 @@ mod graph;
 mod image_ops;
 mod reports;
 mod summary;
-mod svg;
-mod timeline;
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -28,17 +26,16 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
-use anabranch::{BoxError, Executor};
+use anabranch::{BoxError, Executor, Timeline};
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use batch::{Batch, reason};
 use cli::Args;
 use files::{find_images, make_folder};
-use graph::{AWAITED, thumbnail_plan};
+use graph::thumbnail_plan;
 use reports::{node_times, sheet_len, write_reports};
 use summary::Summary;
-use timeline::Timeline;
 
 /// This one thread awaits all runs; the executor's workers compute.
 #[tokio::main(flavor = "current_thread")]
@@ -60,8 +57,8 @@ async fn make_thumbnails(args: &Args) -> Result<bool, BoxError> {
     make_folder(&out)?;
 
     let plan = thumbnail_plan(args.side)?;
-    let observer = Arc::new(anabranch::Timeline::new(pictures.len() * plan.schedule().order().len()));
-    let settings = || Executor::builder().workers(args.workers()).max_in_flight(in_flight).observer(observer.clone());
+    let timeline = Arc::new(Timeline::new(pictures.len() * (1 + plan.schedule().order().len())));
+    let settings = || Executor::builder().workers(args.workers()).max_in_flight(in_flight).observer(timeline.clone());
     let (exec, device) = args.device.executor(settings)?;
     if !args.quiet {
         writeln!(io::stdout(), "{device}")?;
@@ -73,13 +70,12 @@ async fn make_thumbnails(args: &Args) -> Result<bool, BoxError> {
     let (done, failures) = batch.run(&pictures, &bar).await;
     let wall = started.elapsed();
 
-    let spans = observer.spans();
-    let streams = spans.iter().map(|span| span.stream).collect::<BTreeSet<_>>().len();
+    let spans = timeline.nodes();
+    let streams = spans.iter().filter_map(|span| span.work.stream()).collect::<BTreeSet<_>>().len();
     let summary = Summary { done: done.len(), failures, wall, streams, nodes: node_times(&spans) };
-    let timeline = Timeline::new(&spans, plan.schedule(), &AWAITED);
     // A full disk does not keep the summary from being printed, nor a closed terminal the reports from being
     // written.
-    let written = write_reports(&out, done, &timeline, args.workers()).await;
+    let written = write_reports(&out, done, &timeline.to_svg()).await;
     bar.finish_and_clear();
     print(&summary, args.quiet).map_err(|cause| format!("cannot print the summary: {cause}"))?;
     let written = written?;

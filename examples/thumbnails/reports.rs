@@ -6,15 +6,13 @@ use std::fmt::Write;
 use std::path::Path;
 
 use anabranch::BoxError;
-use anabranch::exec::NodeSpan;
+use anabranch::exec::WorkSpan;
 use image::RgbImage;
 
 use crate::batch::Done;
 use crate::files::write;
 use crate::image_ops::{contact_sheet, encode_jpeg};
-use crate::summary::{NodeTime, duration, plural};
-use crate::svg::Drawing;
-use crate::timeline::Timeline;
+use crate::summary::NodeTime;
 
 /// A sheet holds as many thumbnails as fit into this many pixels (300 MB): 1,993 of the usual size.
 const SHEET_PIXELS_MAX: u64 = 100_000_000;
@@ -30,10 +28,8 @@ pub(crate) fn sheet_len(side: u32) -> usize {
 ///
 /// # Errors
 /// When one of the files cannot be written.
-pub(crate) async fn write_reports(out: &Path, mut done: Vec<Done>, drawn: &Timeline, workers: usize) -> Result<String, BoxError> {
-    let (images, streams) = (plural(drawn.runs, "image"), plural(drawn.rows.len(), "stream"));
-    let title = format!("{images} on {streams} and {} in {}", plural(workers, "worker"), duration(drawn.end_ms * 1e3));
-    write(&out.join("timeline.svg"), Drawing { title, timeline: drawn }.to_string().as_bytes()).await?;
+pub(crate) async fn write_reports(out: &Path, mut done: Vec<Done>, timeline: &str) -> Result<String, BoxError> {
+    write(&out.join("timeline.svg"), timeline.as_bytes()).await?;
     if done.is_empty() {
         return Ok(format!("there are no thumbnails, but there is timeline.svg in {}", out.display()));
     }
@@ -62,10 +58,10 @@ fn colour_table(done: &[Done]) -> String {
 }
 
 /// Adds up the time of each node over all runs.
-pub(crate) fn node_times(spans: &[NodeSpan]) -> Vec<NodeTime> {
+pub(crate) fn node_times(spans: &[WorkSpan]) -> Vec<NodeTime> {
     let mut times = BTreeMap::new();
     for span in spans {
-        let (total_us, count) = times.entry(&span.node).or_insert((0.0, 0));
+        let (total_us, count) = times.entry(&span.work.name).or_insert((0.0, 0));
         *total_us += (span.end - span.start).as_secs_f64() * 1e6;
         *count += 1;
     }

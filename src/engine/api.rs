@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::error::{Kind, Refused, Result};
 use crate::name::Name;
 use crate::plan::Placement;
-use crate::runtime::{Core, Idle, Keeper};
+use crate::runtime::{Core, Idle, Keeper, RunId};
 use crate::value::args::{Data, Params};
 
 /// The default of [`EngineBuilder::max_pending`].
@@ -184,6 +184,11 @@ impl Engine {
     /// Ends the ready operations of a flow that is over, if it is cancelled. See [`EngineCore::sweep`].
     pub(crate) fn sweep(&self, scope: &Scope) {
         self.core.sweep(scope, true);
+    }
+
+    /// Returns the number by which observers know the operations of the engine that are of no flow.
+    pub fn id(&self) -> RunId {
+        self.core.id.get()
     }
 
     /// Pushes an operation of a flow if there is room for it now.

@@ -13,7 +13,8 @@ use crate::device::queue::QueueDevice;
 use crate::device::sim::Order;
 use crate::error::{Kind, Result};
 use crate::runtime::{
-    Choices, Core, Devices, ENGINES_MAX, Lane, Limits, NESTED_MAX, Observer, Pace, address_of, inside_executor,
+    Choices, Core, Devices, ENGINES_MAX, Lane, Limits, NESTED_MAX, Observer, Observers, Pace, address_of, inside_executor,
+    note_worker,
 };
 use crate::sim::Faults;
 
@@ -22,7 +23,7 @@ pub struct ExecutorBuilder {
     workers: Option<usize>,
     max_in_flight: usize,
     poll_budget: Duration,
-    observer: Option<Arc<dyn Observer>>,
+    observers: Vec<Arc<dyn Observer>>,
     simulated: Option<(Order, Faults)>,
     ordinals: Vec<u32>,
     /// Devices that models have made.
@@ -53,7 +54,7 @@ impl ExecutorBuilder {
             max_in_flight: 1024,
             // A model that has polls run cheap work says so.
             poll_budget: if cfg!(anabranch_loom) { Duration::ZERO } else { Duration::from_micros(20) },
-            observer: None,
+            observers: Vec::new(),
             simulated: None,
             ordinals: Vec::new(),
             devices: Vec::new(),
@@ -117,10 +118,11 @@ impl ExecutorBuilder {
         self
     }
 
-    /// Sets an observer, which is called for each node and each operation that ran. It costs two reads of the
-    /// clock for each.
+    /// Adds an observer, which is called for all work of the executor. It costs some calls and two reads of
+    /// the clock for each node and operation, and polls do no work beside workers
+    /// ([`ExecutorBuilder::poll_budget`]).
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
-        self.observer = Some(observer);
+        self.observers.push(observer);
         self
     }
 
@@ -230,7 +232,8 @@ impl ExecutorBuilder {
         let pool = (workers > 0).then(start).transpose()?;
         let choices = self.simulated.map(|(order, faults)| Choices::new(order, faults));
         let limits = Limits { max_in_flight: self.max_in_flight, poll_budget: self.poll_budget };
-        Ok(Executor::new(Core::new(pool, barrier, self.observer, choices, devices, limits, exits)))
+        let observers = Observers::of(self.observers);
+        Ok(Executor::new(Core::new(pool, barrier, observers, choices, devices, limits, exits)))
     }
 }
 
@@ -243,7 +246,8 @@ const POLL_BUDGET_MAX: Duration = Duration::from_micros(100);
 /// end, also by a panic.
 fn around_workers(exits: Arc<Lane>) -> Around {
     let ended = Arc::new(AtomicU64::new(0));
-    Box::new(move |life| {
+    Box::new(move |worker, life| {
+        note_worker(worker);
         let _counted = Counted { exits: exits.clone(), ended: ended.clone() };
         inside_executor(address_of(&exits), life);
     })

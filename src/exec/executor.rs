@@ -16,7 +16,7 @@ use crate::error::{BoxError, Refused, Result};
 use crate::pipe::{Piped, Pipeline, RunStream};
 use crate::plan::Plan;
 use crate::run::{Inputs, Run};
-use crate::runtime::{Core, Idle, IdleWait, Keeper, WaiterKey, is_inside};
+use crate::runtime::{Core, Idle, IdleWait, Keeper, Stats, WaiterKey, is_inside};
 use crate::value::args::Data;
 
 /// Runs plans, pipelines, engines and flows on workers and devices. A clone is a further handle to the same
@@ -209,6 +209,26 @@ impl Executor {
     /// Returns the number of runs in flight. It is 0 in a forked child, which lacks the executor's threads.
     pub fn in_flight(&self) -> usize {
         if self.core().is_forked() { 0 } else { self.core().in_flight() }
+    }
+
+    /// Returns what the executor does at this moment: how much work is in flight, waits, or is suspended. In
+    /// a forked child, which lacks the executor's threads, all numbers are 0.
+    ///
+    /// # Examples
+    /// ```
+    /// use anabranch::{Executor, Graph, Inputs};
+    ///
+    /// let mut g = Graph::new();
+    /// let a = g.task("a", (), || 1);
+    /// g.output("a", &a);
+    /// let (exec, plan) = (Executor::inline(), g.compile()?);
+    /// let run = exec.try_run(&plan, Inputs::new())?;
+    /// assert_eq!(exec.stats().runs_in_flight, 1);
+    /// # drop(run);
+    /// # Ok::<(), anabranch::Error>(())
+    /// ```
+    pub fn stats(&self) -> Stats {
+        if self.core().is_forked() { Stats::default() } else { self.core().stats() }
     }
 
     /// Returns the number of dropped runs whose memory a worker may still use. It is 0 in a forked child.

@@ -1,7 +1,7 @@
 //! Executors: workers and devices that run plans, engines and flows.
 //!
-//! An [`ExecutorBuilder`] has the settings of an [`Executor`]. An [`Observer`] is called for each node that
-//! ran; [`Timeline`] is one. [`explore`](explore()) runs a test in every order in which its nodes can run.
+//! An [`ExecutorBuilder`] has the settings of an [`Executor`]. An [`Observer`] is called for all
+//! work; [`Timeline`] is one. [`explore`](explore()) runs a test in every order in which its nodes can run.
 //
 // EXECUTORS: the handles to workers and devices; they make runs, engines and flows.
 //
@@ -13,7 +13,7 @@ mod executor;
 mod explore;
 mod flows;
 
-pub use crate::runtime::{Idle, Launched, NodeSpan, Observer, OpSpan, Timeline};
+pub use crate::runtime::{Ended, Idle, Launched, Observer, Origin, RunId, Stats, Timeline, Work, WorkKind, WorkSpan, WorkThread};
 pub use builder::ExecutorBuilder;
 pub use executor::{Executor, Shutdown};
 pub use explore::explore;

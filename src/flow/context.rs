@@ -14,7 +14,7 @@ use crate::error::{BoxError, Result};
 use crate::name::Name;
 use crate::plan::Plan;
 use crate::run::{Inputs, Run, enqueue};
-use crate::runtime::{Cancel, Core, WaiterKey, own_share};
+use crate::runtime::{Cancel, Core, Origins, WaiterKey, own_share};
 use crate::value::args::{Data, OpFn, OpFutureFn, OpKernelFn, Params, Reads};
 
 /// The context of control flow that is async code: made by [`Executor::flow`](crate::Executor::flow) and
@@ -49,13 +49,16 @@ pub(super) struct FlowShared {
     pub(super) core: Arc<Core>,
     pub(super) scope: Arc<Scope>,
     pub(super) slice: WaitSlice,
+    /// Of the thread that made the flow, if there are observers.
+    pub(super) origins: Origins,
 }
 
 impl Flow {
     pub(crate) fn new(engine: Engine, core: Arc<Core>, outer: Option<&Flow>) -> Self {
         let scope = Scope::new(outer.map(|flow| flow.shared.scope.clone()));
         let stream = outer.and_then(|flow| flow.stream.clone());
-        Self { shared: Arc::new(FlowShared { engine, core, scope, slice: WaitSlice::new() }), stream }
+        let origins = core.observers.as_ref().map_or_else(Origins::default, |observers| observers.origins());
+        Self { shared: Arc::new(FlowShared { engine, core, scope, slice: WaitSlice::new(), origins }), stream }
     }
 
     /// Returns a new variable with a value.

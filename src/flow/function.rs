@@ -70,6 +70,7 @@ impl<I: Ports, O: Ports> Function<I, O> {
         let mut graph = Graph::new();
         let args = I::declare(&mut graph);
         let name = name.into();
+        graph.set_name(&name);
         let replaced = || Kind::Replaced { of: format!("function '{name}'"), node: None }.into();
         graph.lend(|graph| build(graph, args)).ok_or_else(replaced)?.output(&mut graph);
         // Its arguments are inputs whose names are numbers.

@@ -18,6 +18,7 @@ mod call;
 mod context;
 mod function;
 mod get;
+mod observe;
 mod run;
 mod slice;
 

@@ -12,7 +12,7 @@ use pin_project::{pin_project, pinned_drop};
 use super::context::{Flow, FlowShared};
 use crate::engine::Engine;
 use crate::error::{BoxError, Error, Kind, Result, panic_message, shielded};
-use crate::runtime::{Cancel, Canceller, WaiterKey, poll_share};
+use crate::runtime::{Begun, Cancel, Canceller, RunId, Suspension, WaiterKey, poll_share};
 
 /// Control flow as async code: a future of what the closure returns. Made by
 /// [`Executor::flow`](crate::Executor::flow).
@@ -39,6 +39,9 @@ pub struct FlowRun<F> {
     /// Shared with its code; an error, if it could not be made.
     shared: Result<Arc<FlowShared>>,
     key: WaiterKey,
+    /// What observers were told of it, once it has begun.
+    begun: Option<Begun>,
+    suspension: Suspension,
 }
 
 impl Engine {
@@ -128,6 +131,11 @@ impl Error {
 }
 
 impl<Fut> FlowRun<Fut> {
+    /// Returns the number by which observers know the flow; none if it could not be made.
+    pub fn id(&self) -> Option<RunId> {
+        self.shared.as_ref().ok().map(|shared| shared.scope.id.get())
+    }
+
     /// Cancels the flow: it ends with an error for which [`Error::is_cancelled`](crate::Error::is_cancelled)
     /// is true. Does nothing to one that is over.
     pub fn cancel(&self) {
@@ -153,7 +161,7 @@ impl FlowRun<std::convert::Infallible> {
             let flow = flow?;
             work(&flow).await
         };
-        FlowRun { code: Some(code), shared, key: WaiterKey::default() }
+        FlowRun { code: Some(code), shared, key: WaiterKey::default(), begun: None, suspension: Suspension::default() }
     }
 }
 
@@ -167,16 +175,26 @@ impl<T, F: Future<Output = Result<T>>> Future for FlowRun<F> {
         let polled = match this.shared {
             Err(error) => Poll::Ready(Err(error.clone())),
             Ok(shared) => match shared.core.check_process() {
-                Ok(()) => poll_code(shared, code, this.key, cx),
+                Ok(()) => {
+                    this.suspension.end(&shared.core.flows_suspended);
+                    shared.tell_around(this.begun, || poll_code(shared, code, this.key, cx))
+                }
                 Err(forked) => Poll::Ready(Err(forked)),
             },
         };
-        if polled.is_ready() {
-            share.used();
-            let _ = shielded(|| this.code.set(None));
-            this.shared.iter().for_each(|shared| shared.leave(this.key));
-        }
-        polled
+        let Poll::Ready(result) = polled else {
+            this.shared.iter().for_each(|shared| this.suspension.begin(&shared.core.flows_suspended));
+            return Poll::Pending;
+        };
+        share.used();
+        let _ = shielded(|| this.code.set(None));
+        Poll::Ready(match this.shared {
+            Err(_) => result,
+            Ok(shared) => {
+                shared.leave(this.key);
+                shared.tell_end(this.begun.take(), result)
+            }
+        })
     }
 }
 
@@ -218,10 +236,12 @@ impl<F> PinnedDrop for FlowRun<F> {
     fn drop(self: Pin<&mut Self>) {
         let mut this = self.project();
         let Ok(shared) = this.shared else { return };
+        this.suspension.end(&shared.core.flows_suspended);
         if this.code.is_some() {
             shared.cancel();
             let _ = shielded(|| this.code.set(None));
             shared.leave(this.key);
+            let _ = shared.tell_end(this.begun.take(), Err::<(), _>(Kind::Cancelled.into()));
         }
     }
 }

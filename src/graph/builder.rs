@@ -114,6 +114,12 @@ impl Graph {
         }
     }
 
+    /// Gives the graph a name, for pictures, observers and traces of its runs. The name of a
+    /// [`Pipeline`](crate::Pipeline) or a [`Function`](crate::Function) is that of its graph, too.
+    pub fn set_name(&mut self, name: impl Into<Name>) {
+        self.shape_mut().set_name(name);
+    }
+
     /// Declares a named input, given to each run by `inputs! { "name" => value }`.
     pub fn input<T: Data>(&mut self, name: impl Into<Name>) -> Value<T> {
         let name = name.into();

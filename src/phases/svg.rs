@@ -1,45 +1,39 @@
-//! The picture of a phasing: two schedule iterations, lanes on the left, boxes in the colour of their phase.
-//! The label of a box is its node and its item; the boxes of one item have a dark rim, so that the item can
-//! be followed.
-
-use std::fmt::Write;
+//! The picture of a phasing: two schedule iterations, lanes on the left, bars in the colour of their phase.
+//! The label of a bar is its node and its item; the bars of one item have a dark rim, so that the item can be
+//! followed.
 
 use super::phasing::{PhaseSpan, Phasing};
-use crate::plan::picture::{CHAR, COLORS, Rows, Scale, draw_key_box, draw_label, escaped, pad};
-use crate::plan::time_unit::time;
+use crate::draw::{Axis, Bar, Mark, Panel, Picture, Rim, Row, time};
 
-const UNPIPELINED: &str = "#d5dbdf";
-/// The rim of the item that is followed.
-const DARK: &str = "#263238";
-const HEADER: f64 = 92.0;
 /// Periods in the picture.
 const PERIODS: u32 = 2;
-/// The most phases that the key names.
-const KEY_MAX: usize = 16;
+/// The most resources whose loads are named.
+const LOADS_MAX: usize = 8;
 
 impl Phasing {
-    /// Draws two periods as an SVG: a row for each lane that has work, a box for each node, in the colour of
-    /// its phase. In the first one, phase 1 works on item k, phase 2 on item k - 1, and so on. The boxes of
+    /// Draws two periods as an SVG: a row for each resource that has work, a bar for each node, in the colour
+    /// of its phase. In the first one, phase 1 works on item k, phase 2 on item k - 1, and so on. The bars of
     /// item k have a dark rim.
     pub fn to_svg(&self) -> String {
         let rows = self.rows();
-        let names: Vec<String> = rows.iter().map(|&row| self.row_name(row)).collect();
-        let times_us = self.iteration().iter().map(|span| span.end_us - span.start_us).collect();
-        let labels = self.iteration().iter().map(|span| self.label(span, 0).chars().count()).collect();
-        let drawn = Rows::new(names, HEADER, f64::from(PERIODS) * self.period_us(), times_us, labels);
-        let mut out = String::new();
-        drawn.draw_head(&mut out);
-        self.draw_header(&drawn.scale, &mut out);
-        drawn.draw(&mut out);
-        for period in 0..PERIODS {
-            for span in self.iteration() {
-                let row = rows.binary_search(&(span.resource, span.lane)).unwrap_or(0);
-                self.draw_box(span, period, (drawn.top(row), drawn.lane), &drawn.scale, &mut out);
-            }
-        }
-        draw_periods(self.period_us(), &drawn.scale, drawn.bottom(), &mut out);
-        out.push_str("</svg>\n");
-        out
+        let periods = (0..PERIODS).flat_map(|period| self.iteration().iter().map(move |span| (period, span)));
+        let depth = self.depth();
+        let (period, latency) = (time(self.period_us()), time(self.latency_us()));
+        let title = format!("{depth} phase{}: period {period}, latency {latency}", if depth == 1 { "" } else { "s" });
+        let panel = Panel {
+            counts: self.counts(),
+            rows: rows.iter().map(|&row| Row { name: self.row_name(row), is_host: false }).collect(),
+            bars: periods.map(|(period, span)| self.bar(span, period, &rows)).collect(),
+            marks: (0..=PERIODS).map(|period| self.mark(period)).collect(),
+            until: (f64::from(PERIODS) * self.period_us()).max(f64::MIN_POSITIVE),
+            axis: Axis::Time,
+            ..Panel::default()
+        };
+        let mut phases = self.phases.clone();
+        phases.sort_unstable();
+        phases.dedup();
+        let colored_by = phases.into_iter().map(phase_name).collect();
+        Picture { title, note: String::new(), colored_by, panels: vec![panel] }.draw()
     }
 
     /// Returns the lanes that have work, in the order of the resources.
@@ -55,111 +49,49 @@ impl Phasing {
         if *capacity == 1 { name.to_string() } else { format!("{name} {lane}") }
     }
 
-    /// Returns how far the item of a box is from item k: a box of phase 2 in the first period has item k - 1.
+    /// Returns how far the item of a bar is from item k: a bar of phase 2 in the first period has item k - 1.
     fn item(&self, span: &PhaseSpan, period: u32) -> i64 {
         i64::from(period) - i64::from(self.phase_of(span.node).saturating_sub(1))
     }
 
-    fn label(&self, span: &PhaseSpan, period: u32) -> String {
-        let name = self.name_of(span.node).map_or("", |name| name);
-        format!("{name} {}", item_text(self.item(span, period)))
-    }
-
-    fn draw_header(&self, scale: &Scale, out: &mut String) {
-        let depth = self.depth();
+    fn counts(&self) -> String {
         let loads = self.loads().map(|load| format!("{} {:.0} %", load.name, 100.0 * load.share));
-        let mut loads: Vec<String> = loads.take(8).collect();
+        let mut loads: Vec<String> = loads.take(LOADS_MAX).collect();
         if self.loads().count() > loads.len() {
             loads.push("…".into());
         }
-        let _ = writeln!(
-            out,
-            "<text x=\"16\" y=\"24\" font-size=\"15\" font-weight=\"bold\">{depth} phase{}: period {}, latency {}</text>\n\
-             <text x=\"16\" y=\"42\" fill=\"#60707c\">{} node{} · {} · {}</text>",
-            if depth == 1 { "" } else { "s" },
-            time(self.period_us()),
-            time(self.latency_us()),
-            self.phases.len(),
-            if self.phases.len() == 1 { "" } else { "s" },
-            escaped(&loads.join(", ")),
-            self.method_text(),
-        );
-        self.draw_key(scale, out);
+        let nodes = self.phases.len();
+        let plural = if nodes == 1 { "" } else { "s" };
+        format!("{nodes} node{plural} · {} · {}", loads.join(", "), self.method_text())
     }
 
-    /// What the colours mean: as many phases as there is room for.
-    fn draw_key(&self, scale: &Scale, out: &mut String) {
-        let mut phases = self.phases.clone();
-        phases.sort_unstable();
-        phases.dedup();
-        let mut x = 16.0;
-        let mut piece = |fill: &str, name: &str, out: &mut String| {
-            if x + 60.0 < scale.left + scale.width {
-                draw_key_box(x, 52.0, fill, name, out);
-                x += 15.0 + CHAR * name.chars().count() as f64 + 14.0;
-            }
-        };
-        piece(&format!("none\" stroke=\"{DARK}\" stroke-width=\"2"), "item k", out);
-        for &phase in phases.iter().take(KEY_MAX) {
-            let name = if phase == 0 { "unpipelined".into() } else { format!("phase {phase}") };
-            piece(fill(phase), &name, out);
-        }
-        if phases.len() > KEY_MAX {
-            piece("none", "… and so on", out);
-        }
+    fn mark(&self, period: u32) -> Mark {
+        let item = item_text(i64::from(period));
+        let text = if period < PERIODS { format!("phase 1 on item {item}") } else { String::new() };
+        Mark { at: f64::from(period) * self.period_us(), text }
     }
 
-    fn draw_box(&self, span: &PhaseSpan, period: u32, (top, lane): (f64, f64), scale: &Scale, out: &mut String) {
+    fn bar(&self, span: &PhaseSpan, period: u32, rows: &[(super::Resource, u32)]) -> Bar {
         let begin_us = f64::from(period) * self.period_us();
-        let pad = pad(lane);
-        let (x, y) = (scale.x(begin_us + span.start_us), top + pad);
-        let (width, height) = ((scale.x(begin_us + span.end_us) - x - 1.0).max(1.5), lane - 2.0 * pad);
-        let label = self.label(span, period);
-        let (color, thick) = if self.item(span, period) == 0 { (DARK, 2.0) } else { ("#00000033", 0.8) };
-        let _ = write!(
-            out,
-            "<g><title>{} in phase {} on {}: {} from {}</title><rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" \
-             height=\"{height:.1}\" rx=\"{:.1}\" fill=\"{}\" stroke=\"{color}\" stroke-width=\"{thick}\"/>",
-            escaped(&label),
-            self.phase_of(span.node),
-            escaped(&self.row_name((span.resource, span.lane))),
-            time(span.end_us - span.start_us),
-            time(span.start_us),
-            (height / 5.0).min(4.0),
-            fill(self.phase_of(span.node)),
-        );
+        let (item, phase) = (self.item(span, period), self.phase_of(span.node));
+        let row = rows.binary_search(&(span.resource, span.lane)).unwrap_or(0);
         let name = self.name_of(span.node).map_or("", |name| name);
-        draw_label(name, &item_text(self.item(span, period)), (x, y, width, height), out);
-        out.push_str("</g>\n");
-    }
-}
-
-/// Draws where periods begin and end, and a title for each.
-fn draw_periods(period_us: f64, scale: &Scale, bottom: f64, out: &mut String) {
-    for period in 0..=PERIODS {
-        let x = scale.x(f64::from(period) * period_us);
-        let _ = writeln!(
-            out,
-            "<path d=\"M{x:.1} {:.1}V{:.1}\" stroke=\"{DARK}\" stroke-width=\"1.2\" stroke-dasharray=\"5 3\"/>",
-            HEADER - 16.0,
-            bottom + 4.0,
-        );
-        if period < PERIODS {
-            let x = scale.x((f64::from(period) + 0.5) * period_us);
-            let item = item_text(i64::from(period));
-            let _ = writeln!(
-                out,
-                "<text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"#60707c\">phase 1 on item {item}</text>",
-                HEADER - 6.0,
-            );
+        Bar {
+            item: item_text(item),
+            colored_by: phase_name(phase),
+            // Those of an item are shown together; none has the number 0.
+            group: (item + i64::from(u32::MAX)) as u64,
+            rim: if item == 0 { Rim::Followed } else { Rim::None },
+            told: phase_name(phase),
+            ..Bar::new(row, name, begin_us + span.start_us, begin_us + span.end_us)
         }
     }
 }
 
-fn fill(phase: u32) -> &'static str {
+fn phase_name(phase: u32) -> String {
     match phase {
-        0 => UNPIPELINED,
-        phase => COLORS[(phase as usize - 1) % COLORS.len()],
+        0 => "unpipelined".to_owned(),
+        phase => format!("phase {phase}"),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::plan::{Pipelining, Plan};
 use crate::run::items::Items;
 use crate::run::port::{Named, Typed};
 use crate::run::{Canceller, Inputs, Outputs};
-use crate::runtime::Core;
+use crate::runtime::{Core, RunId};
 use crate::value::args::Data;
 
 /// The results of a pipeline over a stream of items, in the order of the items. Made by
@@ -58,6 +58,11 @@ impl<S: Stream, I: Data, T: Send + 'static> Piped<S, I, T> {
     /// for which [`Error::is_cancelled`](crate::Error::is_cancelled) is true.
     pub fn cancel(&self) {
         self.items.cancel();
+    }
+
+    /// Returns the number by which observers know the run over the items.
+    pub fn id(&self) -> RunId {
+        self.items.id()
     }
 
     /// Returns a handle that cancels the pipeline from elsewhere.
@@ -111,6 +116,11 @@ impl<S: Stream<Item = Inputs>> RunStream<S> {
     /// for which [`Error::is_cancelled`](crate::Error::is_cancelled) is true.
     pub fn cancel(&self) {
         self.items.cancel();
+    }
+
+    /// Returns the number by which observers know the run over the inputs.
+    pub fn id(&self) -> RunId {
+        self.items.id()
     }
 
     /// Returns a handle that cancels the stream from elsewhere.

@@ -167,6 +167,7 @@ impl<I: Data, T: Send + 'static> Pipeline<I, T> {
         build: impl FnOnce(&mut Graph, Value<I>) -> O,
     ) -> Result<Self> {
         let (name, mut graph) = (name.into(), Graph::new());
+        graph.set_name(&name);
         let item = graph.input::<I>("the item");
         let built = graph.lend(|graph| {
             let results = build(graph, item);

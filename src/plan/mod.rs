@@ -25,7 +25,6 @@ mod compile;
 mod critical_path;
 mod dot;
 mod fabric;
-pub(crate) mod gantt;
 mod joining;
 #[cfg(feature = "json")]
 mod json;
@@ -41,7 +40,6 @@ mod order;
 mod parts;
 mod per_backend;
 mod per_operator;
-pub(crate) mod picture;
 pub(crate) mod pipelining;
 mod policy;
 mod programs;
@@ -63,13 +61,13 @@ mod streams;
 mod svg;
 mod table;
 pub(crate) mod text;
-pub(crate) mod time_unit;
 #[cfg(feature = "json")]
 mod trace;
 mod unrolled;
 mod verify;
 mod waits;
 
+pub use crate::draw::TimeUnit;
 pub use compile::Plan;
 pub(crate) use compile::PlanInner;
 pub(crate) use critical_path::CriticalPath;
@@ -81,7 +79,6 @@ pub(crate) use ranked::Ranked;
 pub use schedule::{InnerSchedule, Schedule, StreamKind};
 pub use spans::Span;
 pub use steps::{Point, Step};
-pub use time_unit::TimeUnit;
 pub(crate) use unrolled::OverItems;
 pub(crate) use verify::check_steps;
 

@@ -12,7 +12,7 @@ use super::step_state::phase;
 use crate::device::host::{Alone, Pace, Queue, Resume, Ticket, Tickets, aside};
 use crate::error::{BoxError, panic_message, shielded};
 use crate::graph::NodeId;
-use crate::runtime::{Choices, STEPS_MAX, at_core, inside_executor};
+use crate::runtime::{Choices, Ended, STEPS_MAX, at_core, inside_executor};
 use crate::sync::{MutexGuard, Ordering, fence};
 
 /// The outcome of an attempt to make an inline run progress.
@@ -40,9 +40,6 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
         let is_first = state.phase() == phase::IDLE;
         if is_first {
             state.set_phase(phase::INSIDE);
-            if attention & state::OBSERVED != 0 {
-                state.note_begin();
-            }
             // ORDERING: pairs with the fence in `drive_cancelled`. Of "make the run live, begin, load the
             // state" and "cancel, load the run" one side sees the other. Later polls see a cancel that
             // came before `Parking::begin`.
@@ -57,15 +54,22 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
             self.fail(error);
             return StepResult::Done;
         }
+        let is_observed = attention & state::OBSERVED != 0;
+        let mut begun = match is_observed {
+            true if is_first => item.begin_node(node),
+            true => state.take(),
+            false => None,
+        };
         let body = self.code.body(node);
         // SAFETY: this thread has the node's program, so it alone polls the node; the plan has ordered what
         // the node reads before it.
         let cells = unsafe { item.cells(node) };
         let poll = || at_core(&run.core, || body.poll(cells, &mut Context::from_waker(&waker)));
-        let polled = aside(|| live.context.poll(poll));
+        let polled = aside(|| item.around(&mut begun, || live.context.poll(poll)));
         let fault = match polled {
             Ok(Poll::Pending) => {
-                // Must precede `try_park`: another thread may resume the program then.
+                // Both must precede `try_park`: another thread may resume the program then.
+                state.keep(begun);
                 self.store_place(self.step << 1);
                 if !parking.try_park() {
                     wakes.resume(place);
@@ -79,9 +83,8 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
                 Some(item.site(node).panicked(panic_message(panic)))
             }
         };
-        if let Some(since) = state.end() {
-            item.observe(item.span(node, since, fault.is_none()));
-        }
+        state.end();
+        item.end_node(node, begun, Ended::of(fault.is_none()));
         if let Some(fault) = fault {
             item.set_outcome(node, outcome::FAILED, Some(fault));
         }
@@ -235,6 +238,7 @@ impl Item<'_> {
         if state.phase() == phase::IDLE {
             return;
         }
+        let begun = state.take();
         state.end();
         let body = code.body(node);
         // SAFETY: the caller has the node's program, or the driver of the run, so no other thread polls it.
@@ -243,6 +247,7 @@ impl Item<'_> {
             let message = format!("dropping its future: {message}");
             self.add_fault(Some(node), self.site(node).panicked(message));
         }
+        self.end_node(node, begun, Ended::Cancelled);
         self.set_outcome(node, outcome::CANCELLED, None);
     }
 }

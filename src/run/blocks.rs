@@ -16,10 +16,11 @@ use std::sync::Arc;
 
 use super::Inputs;
 use super::inner::{Live, Own, RunInner, Start, Waiting};
+use super::state::State;
 use crate::error::shielded;
 use crate::plan::Plan;
 use crate::plan::code::Code;
-use crate::runtime::Core;
+use crate::runtime::{Core, LazyId};
 use crate::sync::{AtomicU64, Mutex, Ordering};
 
 /// The most bytes of the values of a spare block.
@@ -57,7 +58,7 @@ impl RunInner {
         inputs: Inputs,
         own: impl FnOnce() -> (Own<Arc<Core>>, Own<Plan>),
     ) -> Result<Arc<Self>, Inputs> {
-        if core.devices.is_some() {
+        if core.devices.is_some() || Self::needs_attention(core) {
             // A run there needs more.
             return Err(inputs);
         }
@@ -65,7 +66,7 @@ impl RunInner {
         let Some(mut run) = spare else { return Err(inputs) };
         // SAFETY: `give_back` left it to the plan as its only owner.
         let block = unsafe { Self::alone(&mut run) };
-        (block.state, block.number) = Self::observed(core);
+        (block.state, block.id) = (State::new(0), LazyId::new());
         (block.core, block.plan) = own();
         let spare = block.live.take();
         block.start = Mutex::new(Start::Waiting(Waiting { inputs, turn: 0, slot: None, spare }));
@@ -106,8 +107,11 @@ impl RunInner {
     fn make_spare(&mut self, has_values: bool) -> Option<Own<Plan>> {
         // Models that do not ask for it make a plan once for all executions.
         let is_kept = !cfg!(anabranch_loom) || !self.core.poll_budget.is_zero();
-        let is_plain =
-            self.pipelining.is_none() && !self.is_nested && self.core.devices.is_none() && self.watched.get().is_none();
+        let is_plain = self.pipelining.is_none()
+            && !self.is_nested
+            && self.core.devices.is_none()
+            && self.watched.get().is_none()
+            && self.observed.is_none();
         let is_small = self.plan().layout.size() <= BYTES_MAX && self.live.get().is_some_and(|live| live.wakes.is_none());
         if !(is_kept && is_plain && is_small && self.has_succeeded()) {
             return None;

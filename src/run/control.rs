@@ -21,6 +21,7 @@ use crate::error::{Kind, Result};
 use crate::graph::{NodeId, Test};
 use crate::name::Name;
 use crate::plan::code::{Control, ControlFlow, Scope, flag};
+use crate::runtime::Ended;
 use crate::sync::Ordering;
 use crate::value::{Access, Cells};
 
@@ -38,12 +39,10 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
             return StepResult::Done;
         }
         loop {
-            let scope = match self.advance(control, state) {
-                Some(scope) => &self.code.scopes[scope as usize],
-                None => return StepResult::Done,
-            };
-            let Some(calls) = &scope.calls else { return StepResult::LeadsTo(self.begin(scope)) };
-            if let Some(result) = self.call_all(scope.programs.0, calls.clone()) {
+            let Some(number) = self.advance(control, state) else { return StepResult::Done };
+            let scope = &self.code.scopes[number as usize];
+            let Some(calls) = &scope.calls else { return StepResult::LeadsTo(self.begin(number, scope)) };
+            if let Some(result) = self.call_all(number, scope.programs.0, calls.clone()) {
                 return result;
             }
         }
@@ -52,12 +51,13 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     /// Makes the calls of a program, and comes back to this step. If something else is to be done before
     /// that, returns it: then the interpreter stands where the program continues.
     #[inline(always)]
-    fn call_all(&mut self, program: u32, calls: Range<u32>) -> Option<StepResult> {
+    fn call_all(&mut self, scope: u32, program: u32, calls: Range<u32>) -> Option<StepResult> {
         let code = self.code;
         let stream = HostStream::new(code.streams[program as usize]);
         let back = (replace(&mut self.program, program), replace(&mut self.step, calls.start), replace(&mut self.stream, stream));
         for step in &code.steps[calls.start as usize..calls.end as usize] {
             if self.arrive_at_step() != 0 {
+                self.item.note_inner(scope);
                 return Some(StepResult::Moved);
             }
             if !self.queue.has_fuel() {
@@ -105,23 +105,22 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
                 self.queue.expect_long();
             }
             if attention & state::OBSERVED != 0 {
-                state.note_begin();
                 if let Some(error) = item.run.injected(control.node) {
                     self.fail(error);
                     return true;
                 }
+                state.keep(item.begin_node(control.node));
             }
             return false;
         }
         if attention & state::CANCELLED != 0 {
             item.set_outcome(control.node, outcome::CANCELLED, None);
-            // No span: it has no last step, as a cancelled future has no last poll.
-            state.end();
+            self.leave(control.node, state, Ended::Cancelled);
             return true;
         }
         if state.has_failed() {
             item.set_outcome(control.node, outcome::FAILED, None);
-            self.leave(control.node, state, false);
+            self.leave(control.node, state, Ended::Failed);
             return true;
         }
         false
@@ -141,11 +140,11 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
             }
             Ok(None) => {
                 control.draft.carries.leave.iter().for_each(|carry| carry.act(cells));
-                self.leave(control.node, state, true);
+                self.leave(control.node, state, Ended::Ok);
             }
             Err(error) => {
                 self.item.set_outcome(control.node, outcome::FAILED, Some(error));
-                self.leave(control.node, state, false);
+                self.leave(control.node, state, Ended::Failed);
             }
         }
         None
@@ -222,8 +221,11 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     }
 
     /// Resets an inner graph. Returns its first programs; or the control's own, if it has none.
-    fn begin(&self, scope: &Scope) -> Ticket {
+    fn begin(&self, number: u32, scope: &Scope) -> Ticket {
         let (item, code) = (self.item, self.code);
+        if item.at.times.is_some() {
+            item.note_inner(number);
+        }
         // None of its nodes runs, neither on the host nor on a device.
         for at in range(scope.gates) {
             item.at.gates[at].reset(code.gates[at].count);
@@ -244,10 +246,9 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     }
 
     /// Ends a control. An outer loop may come to it again.
-    fn leave(&self, node: NodeId, state: &StepState, is_ok: bool) {
-        if let Some(since) = state.end() {
-            self.item.observe(self.item.span(node, since, is_ok));
-        }
+    fn leave(&self, node: NodeId, state: &StepState, ended: Ended) {
+        state.end();
+        self.item.end_node(node, state.take(), ended);
     }
 }
 

@@ -41,7 +41,10 @@ impl RunInner {
     /// Decides the verdict, gives the run's place back, and wakes all waiters. No ticket for the run exists,
     /// and none will.
     fn end(&self, bits: u32, slot: Option<u16>, wake: &mut dyn FnMut(Waker)) {
-        let verdict = self.judge(bits);
+        let mut verdict = self.judge(bits);
+        if self.observed.is_some() {
+            verdict = self.tell_end(verdict);
+        }
         if verdict.is_ok() {
             self.add_cost();
         }

@@ -18,7 +18,7 @@ use crate::error::{Kind, Refused, Result};
 use crate::plan::Plan;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::runtime::{Cancel, Canceller, Core, WaiterKey, is_inside, is_inside_body, poll_share};
+use crate::runtime::{Cancel, Canceller, Core, RunId, WaiterKey, is_inside, is_inside_body, poll_share};
 
 /// One execution of a plan: a future of its outputs. Made by [`Executor::run`](crate::Executor::run).
 ///
@@ -153,6 +153,11 @@ impl Run {
         outcome
     }
 
+    /// Returns the number by which observers know the run.
+    pub fn id(&self) -> RunId {
+        self.inner.id.get()
+    }
+
     /// Returns a future of one node: ready when the node is done.
     pub fn node(&self, name: &str) -> NodeFuture {
         NodeFuture::new(self.shared(), name)
@@ -276,8 +281,13 @@ impl RunInner {
             return;
         }
         self.cancel(0);
+        self.keep_until_complete();
+    }
+
+    /// Keeps the memory of a run without a future until no other thread touches it any more.
+    pub(super) fn keep_until_complete(self: &Arc<Self>) {
         if self.is_complete() {
-            // It never started, or is inline: no other thread touches it any more.
+            // It never started, is inline, or is over.
             return;
         }
         self.core.limbo.hold(&self.held, self.clone());

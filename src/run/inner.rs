@@ -13,13 +13,14 @@ use super::once_box::OnceBox;
 use super::pipe::Pipe;
 use super::state::{self, State};
 use super::step_state::StepState;
+use super::times::{ObservedRun, Times};
 use super::values::FrameValues;
 use crate::device::host::{Progress, Ticket, Tickets};
 use crate::error::{Error, Result};
 use crate::graph::NodeId;
 use crate::plan::code::Code;
 use crate::plan::{Pipelining, Plan, PlanInner};
-use crate::runtime::{AsyncContext, Collector, Core, Held, Lane, WakeSet};
+use crate::runtime::{AsyncContext, Collector, Core, Held, Lane, LazyId, WakeSet};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, OnceLock, Ordering};
 use crate::value::{Cells, Frame};
 
@@ -33,7 +34,9 @@ pub(super) struct RunInner {
     pub(super) pipelining: Option<Arc<Pipelining>>,
     /// Whether a node of another run awaits it.
     pub(super) is_nested: bool,
-    pub(super) number: u64,
+    pub(super) id: LazyId,
+    /// If the executor has observers.
+    pub(super) observed: Option<Box<ObservedRun>>,
     pub(super) core: Own<Arc<Core>>,
     pub(super) state: State,
     /// Reaches [`COMPLETE`] once. Rung when an async node was woken.
@@ -193,6 +196,8 @@ pub(super) struct Iteration {
     pub(super) places: Box<[AtomicU32]>,
     /// What it needs on an executor with devices. In a box: most have none.
     pub(super) on_devices: Option<Box<OnDevices>>,
+    /// If the run is observed.
+    pub(super) times: Option<Box<Times>>,
     /// The number of its item.
     pub(super) item: AtomicU64,
     /// Of its item: see `pipe::item`.
@@ -304,15 +309,16 @@ impl RunInner {
         inputs: Inputs,
         is_nested: bool,
     ) -> Arc<Self> {
-        let (state, number) = Self::observed(core);
+        let attention = if Self::needs_attention(core) { state::OBSERVED } else { 0 };
         Arc::new_cyclic(|me| Self {
             me: Me(me.as_ptr()),
             plan: Own::new(plan.clone()),
             pipelining,
             is_nested,
-            number,
+            id: LazyId::new(),
+            observed: Self::observed(core),
             core: Own::new(core.clone()),
-            state,
+            state: State::new(attention),
             lane: Arc::new(Lane::new()),
             start: Mutex::new(Start::Waiting(Waiting { inputs, turn: 0, slot: None, spare: None })),
             live: OnceBox::new(),
@@ -326,12 +332,9 @@ impl RunInner {
         })
     }
 
-    /// Returns the state of a run that has not started, and the number by which the observer knows it.
-    pub(super) fn observed(core: &Core) -> (State, u64) {
-        match core.observer.is_some() || core.choices.is_some() {
-            true => (State::new(state::OBSERVED), core.next_number()),
-            false => (State::new(0), 0),
-        }
+    /// Returns whether each step needs attention: there are observers, or choices of a simulation.
+    pub(super) fn needs_attention(core: &Core) -> bool {
+        core.observers.is_some() || core.choices.is_some()
     }
 
     /// Returns an owner. The run is not complete, or the caller has an owner: so it is alive.

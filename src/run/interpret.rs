@@ -21,7 +21,7 @@ use crate::error::BoxError;
 use crate::graph::NodeId;
 use crate::plan::code::{Code, HostStep, Target, flag};
 use crate::plan::pipelining::Passed;
-use crate::runtime::LaneId;
+use crate::runtime::{Ended, LaneId};
 use crate::sync::Ordering;
 use crate::value::Outcome;
 
@@ -296,10 +296,10 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
         if let Some(error) = self.item.run.injected(node) {
             return self.fail(error);
         }
-        let started = std::time::Instant::now();
-        let called = catch_unwind(AssertUnwindSafe(|| self.call(step)));
-        self.item.observe(self.item.span(node, started, matches!(called, Ok(Ok(())))));
-        self.item.judge_call(node, called);
+        let (item, mut begun) = (self.item, self.item.begin_node(node));
+        let called = item.around(&mut begun, || catch_unwind(AssertUnwindSafe(|| self.call(step))));
+        item.end_node(node, begun, Ended::of(matches!(called, Ok(Ok(())))));
+        item.judge_call(node, called);
     }
 
     pub(super) fn node(&self) -> NodeId {

@@ -18,7 +18,7 @@ use super::state;
 use crate::device::host::{Pace, Tickets};
 use crate::error::{BoxError, Error, Kind, Result, panic_message};
 use crate::plan::{Pipelining, Plan};
-use crate::runtime::{Canceller, Core, WaiterKey};
+use crate::runtime::{Canceller, Core, RunId, WaiterKey};
 
 /// What the source of the items says: an item, or why there is none.
 pub(crate) type Sourced<I> = Poll<Option<Result<I, BoxError>>>;
@@ -71,6 +71,10 @@ impl<P: Port> Items<P> {
 
     pub(crate) fn is_over(&self) -> bool {
         self.is_over
+    }
+
+    pub(crate) fn id(&self) -> RunId {
+        self.run.id.get()
     }
 
     pub(crate) fn canceller(&self) -> Canceller {
@@ -412,6 +416,7 @@ impl<P> Drop for Items<P> {
         }
         // Also after a cancel from elsewhere, which may have come before there was anything to close.
         run.close();
-        run.abandon();
+        // Not cancelled, if all items have ended: a worker may still be leaving the run.
+        run.keep_until_complete();
     }
 }

@@ -40,6 +40,7 @@ mod segments;
 mod start;
 pub(crate) mod state;
 mod step_state;
+mod times;
 mod values;
 mod watch;
 

@@ -72,7 +72,7 @@ mod item {
 pub(super) type EndedPhases = SmallVec<[(u32, u32); 4]>;
 
 impl Pipe {
-    pub(super) fn new(plan: &Pipelining, code: &Code, is_shared: bool, cost: Option<Cost>) -> Self {
+    pub(super) fn new(plan: &Pipelining, code: &Code, is_shared: bool, is_observed: bool, cost: Option<Cost>) -> Self {
         let shifts = &plan.shifts();
         let gates = (0..plan.slots).flat_map(|iteration| {
             let phases = (0..).zip(shifts);
@@ -85,7 +85,7 @@ impl Pipe {
             awaited: Line(AtomicU32::new(0)),
             begun: plan.waits_behind().then(Mutex::default),
             is_shared,
-            is_plain: plan.is_plain() && code.is_one_program(),
+            is_plain: plan.is_plain() && code.is_one_program() && !is_observed,
             cost,
         }
     }
@@ -280,6 +280,9 @@ impl Item<'_> {
         }
         // ORDERING: Relaxed: as for the number.
         self.at.state.store(if is_empty { item::EMPTY } else { item::BEGUN }, Ordering::Relaxed);
+        if self.at.times.is_some() {
+            self.tell_begin();
+        }
     }
 
     /// Returns the programs that begin a phase: the first, and how many.
@@ -391,6 +394,9 @@ impl Item<'_> {
     #[inline(always)]
     pub(super) fn end(self) {
         let plan = self.run.pipelining();
+        if self.at.times.is_some() {
+            self.tell_end();
+        }
         if self.is_marked() || !plan.dropped.is_empty() {
             aside(|| self.drop_values());
         }

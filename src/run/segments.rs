@@ -12,7 +12,7 @@ use crate::device::queue::{Event, Job, Judge, Part};
 use crate::device::{DeviceStream, StreamMut};
 use crate::error::{Error, Kind};
 use crate::plan::code::{HostStep, Member, Segment, slice};
-use crate::runtime::{LaneId, Launched, Submission};
+use crate::runtime::{Begun, Ended, LaneId, Launched, Submission};
 use crate::sync::Ordering;
 
 impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
@@ -68,10 +68,10 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
             }
             let is_observed = run.state.glance() & state::OBSERVED != 0;
             for member in members {
-                let started = is_observed.then(Instant::now);
-                let has_run = self.record(member, stream);
-                if let (Some(started), Some(is_ok)) = (started, has_run) {
-                    observed.extend(item.span(member.node, started, is_ok));
+                let mut begun = None;
+                let has_run = self.record(member, stream, is_observed, &mut begun);
+                if let (Some(begun), Some(is_ok)) = (begun, has_run) {
+                    observed.push((member.node, begun, is_ok, Instant::now()));
                 }
             }
             self.abandon_if_cancelled(members, stream);
@@ -81,10 +81,12 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
             Ok(submitted) if submitted.is_graph => Launched::CudaGraph,
             _ => Launched::Calls,
         };
-        for mut span in observed {
-            span.is_ok &= submission.outcome.is_ok() && item.outcome(span.id) == 0;
-            span.launched = launched;
-            item.observe(Some(span));
+        for (node, begun, is_ok, end) in observed {
+            let ended = match item.outcome(node) {
+                outcome::CANCELLED => Ended::Cancelled,
+                outcome => Ended::of(is_ok && submission.outcome.is_ok() && outcome == outcome::NONE),
+            };
+            item.end_launched(node, Some(begun), ended, launched, end);
         }
         submission
     }
@@ -104,18 +106,28 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     }
 
     /// Calls the body of a segment's node. Returns whether it succeeded; None if it is skipped.
-    fn record(&mut self, member: &Member, stream: &mut DeviceStream) -> Option<bool> {
+    fn record(
+        &mut self,
+        member: &Member,
+        stream: &mut DeviceStream,
+        is_observed: bool,
+        begun: &mut Option<Begun>,
+    ) -> Option<bool> {
         let (item, code) = (self.item, self.code);
         let waits = slice(&code.member_waits, member.waits);
         stream.queue_mut().begin_part(Part { stream: member.stream, waits, is_awaited: member.is_awaited });
         let is_off = item.outcome(member.node) != 0 || self.skips(member.node, item.run.state.glance());
         let has_run = (!is_off).then(|| {
+            if is_observed {
+                *begun = item.begin_node(member.node);
+            }
             // SAFETY: this program is at this segment, so this thread alone runs its nodes; what they read
             // was recorded before, by edges of the plan. `access` is what `Graph::nodes_in_place` found.
             let cells = unsafe { item.at.frame.cells(member.access) };
             // SAFETY: this thread alone runs the node; the plan keeps its body, and the cells have the access
             // that the call was made for.
-            let called = unsafe { call_body(&member.call, cells, StreamMut::Device(stream)) };
+            let call = || unsafe { call_body(&member.call, cells, StreamMut::Device(stream)) };
+            let called = item.around(begun, call);
             let is_ok = matches!(called, Ok(Ok(())));
             if !is_ok {
                 stream.queue_mut().abandon_part();

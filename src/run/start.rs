@@ -28,6 +28,9 @@ impl RunInner {
     pub(super) fn start(self: &Arc<Self>) -> Poll<()> {
         let mut start = lock(&self.start);
         let Start::Waiting(Waiting { inputs, turn, slot, .. }) = &mut *start else { return Poll::Ready(()) };
+        if self.observed.is_some() {
+            self.note_ready();
+        }
         // A run in the queue was checked at its first poll.
         // Items are checked one by one.
         let is_checked = *turn != 0 || self.pipelining.is_some();
@@ -42,7 +45,12 @@ impl RunInner {
         let waiting = start.take_waiting().expect("it waits, and the lock is held");
         drop(start);
         match admitted {
-            Ok(slot) => self.launch(waiting, slot),
+            Ok(slot) => {
+                if self.observed.is_some() {
+                    self.tell_begin();
+                }
+                self.launch(waiting, slot);
+            }
             Err(error) => self.refuse_waiting(waiting, error),
         }
         Poll::Ready(())
@@ -172,7 +180,7 @@ impl RunInner {
         let code = self.code();
         let has_threads = self.core.pool.is_some();
         let cost = self.may_be_cheap().then(Cost::new);
-        let pipe = Some(Box::new(Pipe::new(plan, code, has_threads, cost)));
+        let pipe = Some(Box::new(Pipe::new(plan, code, has_threads, self.observed.is_some(), cost)));
         let wakes = self.wakes(plan.slots, slot);
         let (context, more) = (AsyncContext::current(), iterations.collect());
         let live = Live { wakes, context, slot, worked: None, first, more, pipe };
@@ -228,6 +236,7 @@ impl RunInner {
                 let (events, points) = (words(code.events as usize), words(code.segments.len()));
                 Box::new(OnDevices { events, points, lane_faults: AtomicU64::new(devices.faults()) })
             }),
+            times: self.times(code),
             item: AtomicU64::new(0),
             state: AtomicU32::new(0),
             ends: Countdown::new(self.pipelining.as_ref().map_or(0, |plan| plan.last_phases)),

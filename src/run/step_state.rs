@@ -1,7 +1,6 @@
 //! The state of a loop, a branch or an async node in one run.
 
-use std::time::Instant;
-
+use crate::runtime::Begun;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, lock};
 
 /// The state of a step that its program reaches more than once. Only the thread that runs the program uses
@@ -11,8 +10,8 @@ pub(super) struct StepState {
     /// The iterations of a loop that have begun; the taken arm of a branch.
     count: AtomicU64,
     has_failed: AtomicBool,
-    /// The time of its begin, in an observed run.
-    since: Mutex<Option<Instant>>,
+    /// In an observed run: what observers were told of it, while it is not done.
+    begun: Mutex<Option<Begun>>,
 }
 
 /// What the step waits for.
@@ -29,7 +28,7 @@ impl StepState {
             phase: AtomicU32::new(phase::IDLE),
             count: AtomicU64::new(0),
             has_failed: AtomicBool::new(false),
-            since: Mutex::new(None),
+            begun: Mutex::new(None),
         }
     }
 
@@ -43,7 +42,6 @@ impl StepState {
         self.set_phase(phase::IDLE);
         // ORDERING: Relaxed: the next item begins after this.
         self.has_failed.store(false, Ordering::Relaxed);
-        *lock(&self.since) = None;
     }
 
     pub(super) fn phase(&self) -> u32 {
@@ -56,15 +54,21 @@ impl StepState {
         self.phase.store(phase, Ordering::Relaxed);
     }
 
-    /// Records the time, in an observed run.
-    pub(super) fn note_begin(&self) {
-        *lock(&self.since) = Some(Instant::now());
+    /// Keeps what observers were told of it, until it goes on.
+    pub(super) fn keep(&self, begun: Option<Begun>) {
+        if begun.is_some() {
+            *lock(&self.begun) = begun;
+        }
     }
 
-    /// Ends the step, which may begin again. Returns when it began, if that was recorded.
-    pub(super) fn end(&self) -> Option<Instant> {
+    /// Returns what was kept.
+    pub(super) fn take(&self) -> Option<Begun> {
+        lock(&self.begun).take()
+    }
+
+    /// Ends the step, which may begin again.
+    pub(super) fn end(&self) {
         self.set_phase(phase::IDLE);
-        lock(&self.since).take()
     }
 
     pub(super) fn count(&self) -> u64 {

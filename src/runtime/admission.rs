@@ -142,13 +142,13 @@ impl Flights {
 pub(super) struct Clients {
     /// By slot and by place. Those that are free are used again.
     runs: Slab<Option<Flying>>,
-    engines: Slab<Weak<dyn Client>>,
+    pub(super) engines: Slab<Weak<dyn Client>>,
     /// Which places of nested runs are taken.
     nested: Slab<()>,
     /// The lanes of nested runs that wait for a place.
-    nested_waiting: Vec<Arc<Lane>>,
+    pub(super) nested_waiting: Vec<Arc<Lane>>,
     /// The lanes of runs that wait for room, by turn.
-    waiting: BTreeMap<u64, Arc<Lane>>,
+    pub(super) waiting: BTreeMap<u64, Arc<Lane>>,
     last_turn: u64,
     /// The last turn that was called. Each waiting run up to this turn was woken once. It takes its room when
     /// it is polled, or passes it on when it leaves.

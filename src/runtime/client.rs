@@ -10,6 +10,11 @@ use crate::sync::{AtomicU64, Line, Ordering};
 
 /// A run or an engine, whose work an executor's workers do.
 pub(crate) trait Client: Send + Sync + 'static {
+    /// Returns the number of pending operations of an engine.
+    fn pending(&self) -> usize {
+        0
+    }
+
     /// Ends the work that has not begun: the executor shuts down. The workers stay until the client has left
     /// its place.
     fn shut_down(self: Arc<Self>);

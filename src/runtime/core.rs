@@ -7,10 +7,10 @@ use std::time::Duration;
 use super::admission::{Clients, Flights, Flying};
 use super::inside::{is_inside, is_inside_any_body, is_inside_body, is_outside};
 use super::share::may_work;
-use super::{Choices, Devices, Lane, Limbo, Observer};
+use super::{Choices, Devices, Lane, Limbo, Observers, Suspended};
 use crate::device::host::{Barrier, Origin, Pool, is_at_a_step};
 use crate::error::{Kind, Result};
-use crate::sync::{AtomicU64, Mutex, Ordering};
+use crate::sync::Mutex;
 
 /// Shared by the clones of an executor, its runs and its engines.
 pub(crate) struct Core {
@@ -18,7 +18,7 @@ pub(crate) struct Core {
     pub(crate) pool: Option<Arc<Pool>>,
     pub(crate) barrier: Barrier,
     pub(crate) limbo: Limbo,
-    pub(crate) observer: Option<Arc<dyn Observer>>,
+    pub(crate) observers: Option<Arc<Observers>>,
     /// Devices that queue work. If there are any, there are workers.
     pub(crate) devices: Option<Arc<Devices>>,
     /// The choices of a simulated executor, which has no workers.
@@ -34,7 +34,8 @@ pub(crate) struct Core {
     pub(crate) exits: Arc<Lane>,
     /// Rung when no run is in flight.
     pub(crate) idle: Lane,
-    numbers: AtomicU64,
+    /// The flows whose last poll was pending.
+    pub(crate) flows_suspended: Suspended,
 }
 
 /// The bounds of an executor.
@@ -77,7 +78,7 @@ impl Core {
     pub(crate) fn new(
         pool: Option<Arc<Pool>>,
         barrier: Barrier,
-        observer: Option<Arc<dyn Observer>>,
+        observers: Option<Observers>,
         choices: Option<Choices>,
         devices: Option<Arc<Devices>>,
         limits: Limits,
@@ -88,7 +89,7 @@ impl Core {
             pool,
             barrier,
             limbo: Limbo::new(),
-            observer,
+            observers: observers.map(Arc::new),
             devices,
             choices,
             clients: Mutex::default(),
@@ -98,7 +99,7 @@ impl Core {
             origin,
             exits,
             idle: Lane::new(),
-            numbers: AtomicU64::new(0),
+            flows_suspended: Suspended::new(),
         }
     }
 
@@ -135,7 +136,7 @@ impl Core {
     /// Returns whether polls and pushes may do work that is known to be cheap.
     #[inline]
     pub(crate) fn may_do_cheap_work(&self) -> bool {
-        self.observer.is_none() && self.choices.is_none() && !self.poll_budget.is_zero()
+        self.observers.is_none() && self.choices.is_none() && !self.poll_budget.is_zero()
     }
 
     /// Returns whether this thread may do such work now: a worker may in the poll of a future, but not in a
@@ -148,12 +149,6 @@ impl Core {
     /// Returns the address that stands for this executor in [`is_inside`](super::is_inside).
     pub(crate) fn address(&self) -> usize {
         address_of(&self.exits)
-    }
-
-    /// Returns a number that no other run or engine of this executor has.
-    pub(crate) fn next_number(&self) -> u64 {
-        // ORDERING: Relaxed: the number is only unique.
-        self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Admits a run at once, or not at all.

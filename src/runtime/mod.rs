@@ -22,11 +22,15 @@ mod lane;
 mod lane_faults;
 mod limbo;
 mod observe;
+mod observers;
 mod poller;
 mod reactor;
 mod remote;
+mod run_id;
 mod share;
+mod stats;
 mod submission;
+mod suspended;
 mod timeline;
 mod wake_set;
 
@@ -45,13 +49,18 @@ pub(crate) use inside::{inside, inside_executor, is_inside, is_inside_body, is_o
 pub(crate) use lane::{Lane, WaiterKey};
 pub(crate) use lane_faults::LaneFaults;
 pub(crate) use limbo::{Held, Limbo};
-pub use observe::{Launched, NodeSpan, Observer, OpSpan};
+pub use observe::{Ended, Launched, Observer, Origin, Work, WorkKind, WorkSpan, WorkThread};
+pub(crate) use observers::{Begun, Observers, Origins, note_worker, run_around};
 pub(crate) use poller::{AsyncContext, Parking};
 #[cfg_attr(not(feature = "cuda"), allow(unreachable_pub))]
 pub use reactor::Pace;
 pub(crate) use reactor::Reactor;
 pub(crate) use remote::RemoteLane;
+pub(crate) use run_id::LazyId;
+pub use run_id::RunId;
 pub(crate) use share::{add_work, may_work, own_share, poll_share, poll_unit, poll_work};
+pub use stats::Stats;
 pub(crate) use submission::Submission;
+pub(crate) use suspended::{Suspended, Suspension};
 pub use timeline::Timeline;
 pub(crate) use wake_set::{Resumes, WakeSet};

@@ -1,85 +1,275 @@
-//! Observers: called for each node and each operation that ran. Off by default; with an observer, the clock
-//! is read twice for each.
+//! What observers are told: which work an executor does, when, on which thread, and how it ended.
 
-use std::time::Instant;
+use std::any::Any;
+use std::sync::Arc;
+use std::thread::ThreadId;
+use std::time::{Duration, Instant};
 
+use super::RunId;
+use crate::error::Result;
 use crate::graph::NodeId;
 use crate::name::Name;
 use crate::plan::Plan;
 
-/// Is called for every node and every operation that ran to its end, by the thread that ran it. It is not
-/// called for skipped ones, nor for a future, a loop or a branch that was cancelled or shut down before its
-/// end. An operation whose `take` is refused counts as one that ran and failed.
+/// Is called for all work of an executor: runs, items, flows, nodes and operations. Off by default. Each
+/// piece of work that begins also ends, once:
 ///
-/// If it panics, the run fails, or the flow; for an operation without a flow,
+/// ```text
+/// begins ─▶ enters ─▶ leaves ─▶ ended              a task, a kernel
+/// begins ─▶ enters ─▶ leaves ─▶ enters ─▶ … ─▶ ended    a future: once for each poll
+/// begins ─▶ ended                                  a run, an item, a loop, a branch
+/// ```
+///
+/// `enters` and `leaves` are called by the thread that runs the body, directly around it, and are nested like
+/// calls. So an observer can change the state of the thread meanwhile. `begins` and `ended` may be called by
+/// different threads. A node or an operation that is skipped does not begin.
+///
+/// A closure that takes a [`WorkSpan`] is an observer, too.
+///
+/// If an observer panics, the run fails, or the flow; for an operation without a flow,
 /// [`Engine::idle`](crate::Engine::idle) reports the panic. If it waits for its own executor it gets the
 /// error that a task gets, see [`Run`](crate::Run).
+///
+/// # Examples
+/// ```
+/// use std::sync::Arc;
+/// use std::time::Duration;
+/// use anabranch::Executor;
+/// use anabranch::exec::WorkSpan;
+///
+/// let slow = |span: &WorkSpan| {
+///     if span.run_time() > Duration::from_millis(100) {
+///         eprintln!("{} took {:?} on {:?}", span.work.name, span.run_time(), span.thread);
+///     }
+/// };
+/// let exec = Executor::builder().observer(Arc::new(slow)).build()?;
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 pub trait Observer: Send + Sync + 'static {
-    /// Called after a node's body, or an async node's last poll.
-    fn node(&self, span: &NodeSpan);
+    /// Called where work is handed over: a run or a flow is made, an operation is pushed. Returns what the
+    /// work keeps of this thread, such as its current span, for [`Observer::begins`]. The default keeps
+    /// nothing.
+    fn origin(&self) -> Option<Origin> {
+        None
+    }
 
-    /// Called after an operation's body, or the last poll of its future. Parts of a [joined](crate::Op::join)
-    /// operation are operations. The default does nothing.
-    fn operation(&self, span: &OpSpan) {
-        let _ = span;
+    /// Called when work begins, with its origin. For a run or a flow: in the poll that begins it. The default
+    /// does nothing.
+    fn begins(&self, work: &Work, origin: Option<&Origin>) {
+        let _ = (work, origin);
+    }
+
+    /// Called before a body is called, or a future polled. The default does nothing.
+    fn enters(&self, work: &Work) {
+        let _ = work;
+    }
+
+    /// Called after a body has returned, or a poll. The default does nothing.
+    fn leaves(&self, work: &Work) {
+        let _ = work;
+    }
+
+    /// Called when work has ended.
+    fn ended(&self, span: &WorkSpan);
+}
+
+impl<F: Fn(&WorkSpan) + Send + Sync + 'static> Observer for F {
+    fn ended(&self, span: &WorkSpan) {
+        self(span);
     }
 }
 
-/// When and where one operation ran.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct OpSpan {
-    /// The number of the engine: different for all engines and runs of one executor. All flows of an executor
-    /// have the same number, but for those that an engine made.
-    pub engine: u64,
-    /// The operation's name.
-    pub operation: Name,
-    /// When its body was called. For an asynchronous operation: when its closure was called.
-    pub start: Instant,
-    /// When it was done. For a kernel on a CUDA device: when its body returned, which only enqueues work.
-    pub end: Instant,
-    /// Whether it succeeded.
-    pub is_ok: bool,
-    /// How its work was submitted to its device.
-    pub launched: Launched,
-}
+/// What work keeps of the thread that has handed it over: anything.
+pub type Origin = Arc<dyn Any + Send + Sync>;
 
-/// When and where one node ran.
+/// One piece of work of an executor.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct NodeSpan {
-    /// The number of the run: different for all runs of one executor.
-    pub run: u64,
+pub struct Work {
+    /// The run or the flow that it is, or belongs to; for an operation without a flow, its engine.
+    pub run: RunId,
+    /// The run or the flow whose node, operation or code began this run or flow, if one did.
+    pub around: Option<RunId>,
     /// The item of a run over many items, from 0 on; else 0.
     pub item: u64,
-    /// The plan of the run.
-    pub plan: Plan,
-    /// The node, in the plan's shape. Nodes of inner graphs count on behind those, graph by graph as in
-    /// [`Schedule::inner`](crate::plan::Schedule::inner).
-    pub id: NodeId,
-    /// The node's name; of a node of an inner graph its path: `loop/body/mul`.
-    pub node: Name,
-    /// The stream of the plan that it ran on; those of inner graphs count on.
-    pub stream: u32,
-    /// When its body was called, or an async node first polled.
-    pub start: Instant,
-    /// When it was done. For a kernel on a CUDA device: when its body returned, which only enqueues work.
-    pub end: Instant,
-    /// Whether it succeeded.
-    pub is_ok: bool,
-    /// How its work was submitted to its device.
-    pub launched: Launched,
+    /// The name of a node or an operation. Of a node of an inner graph it is the path: `loop/body/mul`. Of
+    /// other work it says what it is, such as `run`.
+    pub name: Name,
+    /// What it is.
+    pub kind: WorkKind,
 }
 
-impl NodeSpan {
-    /// Returns the span of a node of run 0 that succeeded on a host: for tests of code that shows spans.
+/// What a piece of work is.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum WorkKind {
+    /// A run of a plan, or over many items; of a group of a [scope](crate::scope), over its steps.
+    Run {
+        /// Its plan.
+        plan: Plan,
+    },
+    /// One item of a run over many items.
+    Item {
+        /// The plan of the run.
+        plan: Plan,
+    },
+    /// A flow: all of its code.
+    Flow,
+    /// A node of a run.
+    Node {
+        /// The plan of the run.
+        plan: Plan,
+        /// The node, in the plan's shape. Nodes of inner graphs count on behind those, graph by graph as in
+        /// [`Schedule::inner`](crate::plan::Schedule::inner).
+        id: NodeId,
+        /// The stream of the plan that it ran on; those of inner graphs count on.
+        stream: u32,
+    },
+    /// An operation of an engine or a flow. A part of a [joined](crate::Op::join) operation is one.
+    Operation {
+        /// Different for all asynchronous operations of an engine that have begun and not ended.
+        number: u32,
+    },
+}
+
+impl Work {
+    /// Returns a node of a plan, in run 0: for tests of code that shows spans.
     ///
     /// # Panics
     /// If the plan has no such node.
-    pub fn new(plan: &Plan, id: NodeId, stream: u32, start: Instant, end: Instant) -> Self {
-        let (node, launched) = (plan.inner().name_of(id), Launched::Host);
-        Self { run: 0, item: 0, plan: plan.clone(), id, node, stream, start, end, is_ok: true, launched }
+    pub fn node(plan: &Plan, id: NodeId, stream: u32) -> Self {
+        Self::of_node(RunId::ZERO, 0, plan, id, stream)
     }
+
+    pub(crate) fn of_node(run: RunId, item: u64, plan: &Plan, id: NodeId, stream: u32) -> Self {
+        let (name, plan) = (plan.inner().name_of(id), plan.clone());
+        Self { run, around: None, item, name, kind: WorkKind::Node { plan, id, stream } }
+    }
+
+    /// Returns the plan of a run, an item or a node.
+    pub fn plan(&self) -> Option<&Plan> {
+        match &self.kind {
+            WorkKind::Run { plan } | WorkKind::Item { plan } | WorkKind::Node { plan, .. } => Some(plan),
+            WorkKind::Flow | WorkKind::Operation { .. } => None,
+        }
+    }
+
+    /// Returns the node, if it is one.
+    pub fn node_id(&self) -> Option<NodeId> {
+        if let WorkKind::Node { id, .. } = self.kind { Some(id) } else { None }
+    }
+
+    /// Returns the stream of its plan that a node ran on.
+    pub fn stream(&self) -> Option<u32> {
+        if let WorkKind::Node { stream, .. } = self.kind { Some(stream) } else { None }
+    }
+
+    /// Returns whether it is an operation.
+    pub fn is_operation(&self) -> bool {
+        matches!(self.kind, WorkKind::Operation { .. })
+    }
+
+    /// Returns `run`, `item`, `flow`, `node` or `operation`.
+    pub fn kind_name(&self) -> &'static str {
+        match self.kind {
+            WorkKind::Run { .. } => "run",
+            WorkKind::Item { .. } => "item",
+            WorkKind::Flow => "flow",
+            WorkKind::Node { .. } => "node",
+            WorkKind::Operation { .. } => "operation",
+        }
+    }
+}
+
+/// When and where a piece of work was done, and how it ended.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct WorkSpan {
+    /// The work.
+    pub work: Work,
+    /// The thread that ended it. It ran the body, or the last poll of the future.
+    pub thread: WorkThread,
+    /// When it could have begun. A node: when the nodes that it reads had ended. An operation: when it was
+    /// pushed, and the operations that it waits for had ended. A run: when it was first polled. Other work:
+    /// when it began.
+    pub ready: Instant,
+    /// When it began: its body was called, or its future first polled; a run: when it was admitted.
+    pub start: Instant,
+    /// When it had ended. For a kernel on a CUDA device: when its body returned, which only enqueues work.
+    pub end: Instant,
+    /// How often its body was called, or its future polled; 0 for runs, items, loops and branches.
+    pub polls: u32,
+    /// How it ended.
+    pub ended: Ended,
+    /// How its work was submitted to its device.
+    pub launched: Launched,
+}
+
+impl WorkSpan {
+    /// Returns the span of work that succeeded on this thread: for tests of code that shows spans.
+    pub fn new(work: Work, ready: Instant, start: Instant, end: Instant) -> Self {
+        Self { work, thread: WorkThread::current(), ready, start, end, polls: 1, ended: Ended::Ok, launched: Launched::Host }
+    }
+
+    /// Returns how long it waited: from `ready` to `start`.
+    pub fn wait_time(&self) -> Duration {
+        self.start - self.ready
+    }
+
+    /// Returns how long it took: from `start` to `end`.
+    pub fn run_time(&self) -> Duration {
+        self.end - self.start
+    }
+
+    /// Returns whether it succeeded.
+    pub fn is_ok(&self) -> bool {
+        self.ended == Ended::Ok
+    }
+}
+
+/// How a piece of work ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Ended {
+    /// It succeeded.
+    Ok,
+    /// It returned an error, or panicked. A run: one of its nodes did.
+    Failed,
+    /// It was cancelled, or its executor was shut down.
+    Cancelled,
+}
+
+impl Ended {
+    pub(crate) fn of(is_ok: bool) -> Self {
+        if is_ok { Self::Ok } else { Self::Failed }
+    }
+
+    pub(crate) fn of_result<T>(result: &Result<T>) -> Self {
+        match result {
+            Ok(_) => Self::Ok,
+            Err(error) if error.is_cancelled() || error.is_shut_down() => Self::Cancelled,
+            Err(_) => Self::Failed,
+        }
+    }
+
+    /// Returns `ok`, `failed` or `cancelled`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// A thread that does work of an executor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct WorkThread {
+    /// The number of the worker, if it is one of an executor. Otherwise it polls a run or a flow, or pushes.
+    pub worker: Option<u32>,
+    /// The thread.
+    pub id: ThreadId,
 }
 
 /// How the work of a node or an operation was submitted to its device. On a CUDA device, operations are
@@ -92,7 +282,7 @@ pub enum Launched {
     /// The body did it itself, on a host.
     #[default]
     Host,
-    /// It was enqueued call by call; or that failed, and `is_ok` is false.
+    /// It was enqueued call by call; or that failed, and the span has [`Ended::Failed`].
     Calls,
     /// It was part of a CUDA graph that was launched as one.
     CudaGraph,

@@ -4,53 +4,70 @@ use std::collections::HashSet;
 
 use super::log::SimLog;
 use super::simulation::{EngineId, EngineKind, engine_of};
+use crate::draw::{Axis, Bar, Panel, Picture, Rim, Row, time};
 use crate::graph::NodeId;
 use crate::plan::Span;
-use crate::plan::gantt::{Gantt, Ran};
 
 impl SimLog {
-    /// Draws what the machine did as an SVG: a row for each core and for each kernel or copy at once that had
-    /// work, and a box for each node. The boxes of an item of a [`Pipeline`](crate::Pipeline) have one
-    /// colour. Nodes that failed have a red rim, and those that were skipped are left out.
+    /// Draws what the machine did as an SVG: a row for the cores, for each GPU, and for the copies to it and
+    /// from it, with a lane for each thing that it did at once, and a bar for each node. With the pointer on
+    /// a bar, a viewer shows the bars of its item of a [`Pipeline`](crate::Pipeline). Nodes that failed
+    /// have a red rim, and those that were skipped are left out.
     ///
     /// [`Schedule::to_svg`](crate::plan::Schedule::to_svg) draws the same spans of a schedule on its streams,
     /// and [`Timeline::to_svg`](crate::Timeline::to_svg) what really ran.
     pub fn to_svg(&self) -> String {
-        let items = self.shape.nodes().len().checked_div(self.nodes_of_item as usize);
-        let counts = items.map(|items| format!("{items} item{} · ", if items == 1 { "" } else { "s" }));
         let failed: HashSet<NodeId> = self.failed().collect();
-        let gantt = Gantt {
-            title: self.shape.name().map_or("simulation", |name| name).into(),
-            counts: counts.unwrap_or_default(),
-            makespan_us: self.makespan_us(),
-            ran: self.spans().into_iter().map(|span| self.ran(span, failed.contains(&span.node))).collect(),
+        let spans = self.spans();
+        let mut engines: Vec<EngineId> = spans.iter().map(|span| self.engine_of(span)).collect();
+        engines.sort_unstable();
+        engines.dedup();
+        let bars: Vec<Bar> = spans.iter().map(|span| self.bar(span, &engines, failed.contains(&span.node))).collect();
+        let panel = Panel {
+            counts: self.counts(&bars),
+            rows: engines.iter().map(|&engine| row(engine)).collect(),
+            bars,
+            until: self.makespan_us().max(f64::MIN_POSITIVE),
+            axis: Axis::Time,
+            ..Panel::default()
         };
-        gantt.draw(row_name)
+        Picture::new(self.shape.name().unwrap_or("simulation"), panel).draw()
     }
 
-    fn ran(&self, span: Span, has_failed: bool) -> Ran<EngineId> {
+    fn counts(&self, bars: &[Bar]) -> String {
+        let plural = |count: usize| if count == 1 { "" } else { "s" };
+        let items = self.shape.nodes().len().checked_div(self.nodes_of_item as usize);
+        let items = items.map_or_else(String::new, |items| format!("{items} item{} · ", plural(items)));
+        let failed = bars.iter().filter(|bar| bar.rim == Rim::Failed).count();
+        let failed = if failed == 0 { String::new() } else { format!(" · {failed} failed") };
+        format!("{items}{} node{} ran{failed} · takes {}", bars.len(), plural(bars.len()), time(self.makespan_us()))
+    }
+
+    fn engine_of(&self, span: &Span) -> EngineId {
+        engine_of(self.kinds[span.stream as usize], &self.shape.nodes()[span.node.index()])
+    }
+
+    fn bar(&self, span: &Span, engines: &[EngineId], has_failed: bool) -> Bar {
         let name = self.shape.name_of(span.node);
         // Nodes of a pipeline have the number of their item behind their name.
         let (name, item) = name.rsplit_once(' ').filter(|_| self.nodes_of_item > 0).unwrap_or((name, ""));
-        Ran {
-            engine: engine_of(self.kinds[span.stream as usize], &self.shape.nodes()[span.node.index()]),
-            start_us: span.start_us,
-            end_us: span.end_us,
-            name: name.to_owned(),
+        let group = (span.node.index() as u64).checked_div(u64::from(self.nodes_of_item)).map_or(0, |item| item + 1);
+        let row = engines.binary_search(&self.engine_of(span)).unwrap_or(0);
+        Bar {
             item: item.to_owned(),
-            group: span.node.index().checked_div(self.nodes_of_item as usize).unwrap_or(0),
-            has_failed,
+            group,
+            rim: if has_failed { Rim::Failed } else { Rim::None },
+            ..Bar::new(row, name, span.start_us, span.end_us)
         }
     }
 }
 
-/// Returns the name of a row. Rows of one engine have numbers.
-fn row_name((device, kind): EngineId, lane: usize, is_alone: bool) -> String {
+fn row((device, kind): EngineId) -> Row {
     let name = match kind {
         EngineKind::Compute => format!("GPU {device}"),
         EngineKind::CopyUp => format!("copies to GPU {device}"),
         EngineKind::CopyDown => format!("copies from GPU {device}"),
-        EngineKind::Cores => return format!("core {lane}"),
+        EngineKind::Cores => "cores".to_owned(),
     };
-    if is_alone { name } else { format!("{name} · {lane}") }
+    Row { name, is_host: kind == EngineKind::Cores }
 }

@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use anabranch::exec::{NodeSpan, Observer};
+use anabranch::exec::{Observer, WorkSpan};
 use anabranch::{BoxError, Error, Executor, Graph, HostStream, Inputs, Value, inputs, take};
 use futures::future::join;
 
@@ -283,8 +283,8 @@ impl Future for LateGrudge {
 struct Touchy;
 
 impl Observer for Touchy {
-    fn node(&self, span: &NodeSpan) {
-        if span.node.starts_with("touch") {
+    fn ended(&self, span: &WorkSpan) {
+        if span.work.name.starts_with("touch") {
             panic_quietly("not this one");
         }
     }

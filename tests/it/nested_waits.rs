@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 
-use anabranch::exec::{NodeSpan, Observer, OpSpan};
+use anabranch::exec::{Observer, WorkSpan};
 use anabranch::graph::times;
 use anabranch::policy::{PerOperator, Single};
 use anabranch::run::{Canceller, NodeFuture};
@@ -230,9 +230,12 @@ struct Waits {
 }
 
 impl Observer for Waits {
-    fn node(&self, span: &NodeSpan) {
+    fn ended(&self, span: &WorkSpan) {
+        if span.work.node_id().is_none() {
+            return;
+        }
         let said = told(self.exec.get().unwrap().run(&never(), Inputs::new())).unwrap_err();
-        self.said.lock().unwrap().push((span.node.to_string(), said));
+        self.said.lock().unwrap().push((span.work.name.to_string(), said));
     }
 }
 
@@ -258,9 +261,7 @@ fn an_observer_that_waits_is_told_so() {
 struct Reads(OnceLock<Var<i32>>, Mutex<Vec<String>>);
 
 impl Observer for Reads {
-    fn node(&self, _: &NodeSpan) {}
-
-    fn operation(&self, _: &OpSpan) {
+    fn ended(&self, _: &WorkSpan) {
         self.1.lock().unwrap().extend(told(self.0.get().unwrap().read()).err());
     }
 }

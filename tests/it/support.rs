@@ -232,7 +232,7 @@ pub(crate) fn thread_time() -> Duration {
 
 /// The boxes of a picture: the node, its row, its colour and that of its rim.
 pub(crate) fn boxes(picture: &str) -> Vec<(&str, &str, &str, &str)> {
-    let lines = picture.lines().filter(|line: &&str| line.starts_with("<g>"));
+    let lines = picture.lines().filter(|line: &&str| line.starts_with("<g class=\"bar\">"));
     lines
         .map(|line| {
             let [name, row] = [("<title>", " on "), (" on ", ": ")].map(|(text, end)| between(line, text, end));

@@ -12,9 +12,9 @@ use circles::Room;
 use plain::Fault;
 
 /// Top to bottom: a room names only rooms above it.
-const ROOMS: [&str; 19] = [
-    "name", "error", "sync", "device", "value", "graph", "plan", "phases", "tiles", "app", "sim", "runtime", "run", "engine",
-    "flow", "pipe", "scope", "exec", "guide",
+const ROOMS: [&str; 20] = [
+    "name", "error", "sync", "draw", "device", "value", "graph", "plan", "phases", "tiles", "app", "sim", "runtime", "run",
+    "engine", "flow", "pipe", "scope", "exec", "guide",
 ];
 const FILE_LINES_MAX: usize = 500;
 const FUNCTION_LINES_MAX: usize = 70;
@@ -22,7 +22,7 @@ const COMMENT_COLUMNS_MAX: usize = 110;
 const CIRCLE_FILES_MAX: usize = 3;
 const ROOT_NAMES_MAX: usize = 25;
 /// The rooms whose comments are plain.
-const PLAIN: [&str; 10] = ["phases", "tiles", "app", "value", "runtime", "run", "engine", "flow", "pipe", "scope"];
+const PLAIN: [&str; 11] = ["draw", "phases", "tiles", "app", "value", "runtime", "run", "engine", "flow", "pipe", "scope"];
 
 /// A source file: its path inside the package, and its text.
 struct Source {

@@ -70,8 +70,8 @@ pub(crate) struct Pool {
 const STOPPING: u64 = 1;
 const RUN: u64 = 2;
 
-/// Called by each worker once, with its life.
-pub(crate) type Around = Box<dyn Fn(&mut dyn FnMut()) + Send + Sync>;
+/// Called by each worker once, with its number and its life.
+pub(crate) type Around = Box<dyn Fn(usize, &mut dyn FnMut()) + Send + Sync>;
 
 struct Slot(UnsafeCell<Option<Entry>>);
 
@@ -191,6 +191,17 @@ impl Pool {
         // ORDERING: Release as for a push. It changes only under the lock.
         self.common_len.store(common.len() as u64, Ordering::Release);
         ticket
+    }
+
+    /// Returns the number of tickets in the common queue.
+    pub(crate) fn queued(&self) -> usize {
+        // ORDERING: Relaxed: a count, which may be old.
+        self.common_len.load(Ordering::Relaxed) as usize
+    }
+
+    /// Returns the number of workers that sleep.
+    pub(crate) fn asleep(&self) -> usize {
+        self.sleep.count()
     }
 
     pub(super) fn has_common(&self) -> bool {

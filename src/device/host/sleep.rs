@@ -77,6 +77,12 @@ impl Sleep {
         }
     }
 
+    /// Returns the number of sleepers, which may be old.
+    pub(crate) fn count(&self) -> usize {
+        // ORDERING: Relaxed: a count.
+        (self.idle.load(Ordering::Relaxed) & !FENCED) as usize
+    }
+
     /// Called after work was added: wakes one sleeper, if there is one.
     #[inline]
     pub(crate) fn wake_one(&self) {

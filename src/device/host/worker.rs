@@ -62,7 +62,7 @@ pub(crate) fn is_aside() -> bool {
 pub(super) fn work(pool: Arc<Pool>, worker: usize) {
     pool.sleep.register(worker);
     PROGRESS.with(|progress| progress.set(&raw const pool.progress[worker].0));
-    (pool.around)(&mut || if pool.is_alone() { work_alone(&pool) } else { Shared::new(&pool, worker).work() });
+    (pool.around)(worker, &mut || if pool.is_alone() { work_alone(&pool) } else { Shared::new(&pool, worker).work() });
 }
 
 /// A worker's queue when there are several workers.

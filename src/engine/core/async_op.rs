@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::panic::resume_unwind;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::Instant;
 
 use super::engine_core::EngineCore;
 use crate::engine::order::{Grant, Granted, OpFuture, Outcome, PendingFuture, Rest, Runnable, Scope, Work};
@@ -23,8 +22,6 @@ pub(super) struct AsyncOp {
     /// The operation, while its future is parked.
     parked: Mutex<Option<Runnable>>,
     context: AsyncContext,
-    /// When the operation began, for an observer.
-    started: Option<Instant>,
 }
 
 impl AsyncOp {
@@ -35,7 +32,6 @@ impl AsyncOp {
         mut operation: Granted<'_>,
         future: OpFuture,
         context: AsyncContext,
-        started: Option<Instant>,
     ) {
         let async_op = Arc::new(Self {
             engine: EngineRef::new(core),
@@ -45,7 +41,6 @@ impl AsyncOp {
             future: Mutex::new(Some(future)),
             parked: Mutex::new(None),
             context,
-            started,
         });
         lock(&core.async_ops.0).insert(number, async_op.clone());
         if let Some(scope) = operation.scope() {
@@ -60,8 +55,6 @@ impl AsyncOp {
         let mut resume = Resume(Some(self));
         move |grant: Grant<'_>, rest: &mut Rest| {
             let async_op = resume.0.take().expect("it is there until it is run");
-            // Must precede the poll, which may panic.
-            *rest = Rest::Ended(async_op.started);
             match async_op.poll(grant) {
                 Poll::Ready(outcome) => outcome,
                 Poll::Pending => {

@@ -7,6 +7,7 @@ use super::async_op::{AsyncOp, AsyncOps};
 use super::failures::Failures;
 use super::handles::Handles;
 use super::lanes::Lanes;
+use super::observed::ObservedEngine;
 use super::pace::Pace;
 use super::sites::Sites;
 use crate::device::host::Origin;
@@ -15,7 +16,7 @@ use crate::engine::order::{
     Unpushed, Wakes,
 };
 use crate::error::{Error, Kind, Result};
-use crate::runtime::{Client, Core, Lane, Observer, Registration, Visits, is_inside};
+use crate::runtime::{Client, Core, Lane, LazyId, Registration, Visits, is_inside};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Line, Mutex, MutexGuard, Ordering, fence, lock};
 
 /// The executor is shut down.
@@ -58,8 +59,9 @@ pub(crate) struct EngineCore {
     pub(super) registration: Mutex<Option<Registration<Self>>>,
     /// The bits [`CLOSED`] and [`OBSERVED`], so that one load is enough for nearly all operations.
     attention: AtomicU32,
-    /// The observer, and the number of this engine to it.
-    pub(super) observed: Option<(Arc<dyn Observer>, u64)>,
+    pub(in crate::engine) id: LazyId,
+    /// If there are observers.
+    pub(super) observed: Option<ObservedEngine>,
     /// Whether pending asynchronous operations keep the engine alive without a handle, because workers or
     /// other flows continue with them.
     pub(super) is_kept: bool,
@@ -78,6 +80,10 @@ pub(in crate::engine) enum Accepted {
 }
 
 impl Client for EngineCore {
+    fn pending(&self) -> usize {
+        self.slots.in_use()
+    }
+
     fn shut_down(self: Arc<Self>) {
         // ORDERING: SeqCst pairs with `is_closed` and with the fence in `leave_if_over`. Either this thread
         // finds the operation that a push adds, or the push sees that the engine is closed.
@@ -102,7 +108,7 @@ impl EngineCore {
         owner: Option<&Arc<Failures>>,
     ) -> Result<Arc<Self>> {
         let workers = core.workers();
-        let observed = core.observer.clone().map(|observer| (observer, core.next_number()));
+        let observed = core.observers.clone().map(ObservedEngine::new);
         let engine = Arc::new(Self {
             slots: Slots::new(core.barrier),
             handles: Handles::new(),
@@ -123,6 +129,7 @@ impl EngineCore {
             is_simulating: AtomicBool::new(false),
             registration: Mutex::new(None),
             attention: AtomicU32::new(if observed.is_some() { OBSERVED } else { 0 }),
+            id: LazyId::new(),
             observed,
             is_kept: workers > 0 || owner.is_none(),
             origin: core.origin.clone(),
@@ -150,6 +157,13 @@ impl EngineCore {
     pub(super) fn is_closed(&self) -> bool {
         // ORDERING: SeqCst: see `shut_down`.
         self.attention.load(Ordering::SeqCst) & CLOSED != 0
+    }
+
+    /// Returns true once the executor is shut down, or if there are observers.
+    #[inline]
+    pub(super) fn is_closed_or_observed(&self) -> bool {
+        // ORDERING: SeqCst: see `shut_down`.
+        self.attention.load(Ordering::SeqCst) != 0
     }
 
     /// As [`EngineCore::is_closed`], where it does no harm to see a shutdown late.
@@ -384,13 +398,13 @@ impl EngineCore {
         }
         let number = operation.number();
         let outcome = match perform(self, self.slots.granted(&mut operation), number) {
-            Ok(Rest::Nothing | Rest::Ended(_)) => Ok(()),
+            Ok(Rest::Nothing) => Ok(()),
             Err(error) => Err(error),
             Ok(Rest::Parts(_)) => unreachable!("`perform` performs the parts"),
             Ok(Rest::Kernel(kernel)) => return self.enqueue(operation, kernel, batch),
             Ok(Rest::Pending(future)) => return future.park(operation),
-            Ok(Rest::Future(future, context, started)) => {
-                AsyncOp::begin(self, number, self.slots.granted(&mut operation), future, context, started);
+            Ok(Rest::Future(future, context)) => {
+                AsyncOp::begin(self, number, self.slots.granted(&mut operation), future, context);
                 return batch.ready.push(operation);
             }
         };

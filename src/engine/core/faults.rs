@@ -7,11 +7,11 @@ use crate::error::{Error, Kind};
 impl EngineCore {
     /// Returns the error if an operation must not be pushed.
     #[inline]
-    pub(in crate::engine) fn fault(&self, unpushed: &Unpushed<'_>) -> Option<Error> {
+    pub(in crate::engine) fn fault(&self, unpushed: &mut Unpushed<'_>) -> Option<Error> {
         let operation = unpushed.get()?;
         let mut is_odd = self.is_odd(operation);
         unpushed.each_variable(|_, variable| is_odd |= variable.engine != self.address());
-        if is_odd { self.describe_fault(unpushed, operation) } else { None }
+        if is_odd { self.describe_fault(unpushed) } else { None }
     }
 
     /// Returns whether an operation that uses only this variable may be pushed.
@@ -20,14 +20,20 @@ impl EngineCore {
         variable.engine == self.address() && !self.is_odd(operation)
     }
 
-    /// Returns true for few operations: [`EngineCore::describe_fault`] may find a mistake in them.
+    /// Returns true for few operations: [`EngineCore::describe_fault`] may find a mistake in them, or notes
+    /// for observers that they are pushed.
     #[inline(always)]
     fn is_odd(&self, operation: &Operation) -> bool {
-        operation.is_kernel || operation.fault().is_some() || self.is_closed() || self.is_forked()
+        operation.is_kernel || operation.fault().is_some() || self.is_closed_or_observed() || self.is_forked()
     }
 
     #[cold]
-    fn describe_fault(&self, unpushed: &Unpushed<'_>, operation: &Operation) -> Option<Error> {
+    fn describe_fault(&self, unpushed: &mut Unpushed<'_>) -> Option<Error> {
+        if let Some(observed) = &self.observed {
+            let note = |operation: &mut Operation| operation.note_pushed(|| observed.observers.origins());
+            unpushed.get_mut().into_iter().for_each(note);
+        }
+        let operation = unpushed.get()?;
         if let Err(forked) = self.check_process() {
             return Some(forked);
         }

@@ -9,6 +9,8 @@ mod handle;
 mod handles;
 mod inspect;
 mod lanes;
+mod observe;
+mod observed;
 mod pace;
 mod perform;
 mod polls;

@@ -1,17 +1,16 @@
 //! The run of an operation's body, or of the bodies that are joined in it: whether it is run, its effect on
-//! variables and errors, and the report to an observer. And how a variable without a handle is freed.
+//! variables and errors. And how a variable without a handle is freed.
 
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
-use std::time::Instant;
 
 use super::engine_core::{Accepted, EngineCore, NO_SLOT};
 use crate::device::StreamMut;
 use crate::device::host::HostStream;
 use crate::engine::order::{Access, Frees, Granted, Joined, Operation, Rest, Role, Scope, Unpushed, Variable};
 use crate::error::{BoxError, Error, Kind, Result, panic_message, shielded};
-use crate::runtime::{Launched, OpSpan, inside};
+use crate::runtime::inside;
 
 type Caught = std::thread::Result<Result<(), BoxError>>;
 
@@ -98,17 +97,19 @@ impl EngineCore {
             return self.free_variable(operation);
         }
         if let Some(error) = self.obstacle(&operation) {
+            self.tell_not_ended(&operation, number);
             let _ = shielded(|| operation.discard_body());
             self.take_effect(&operation, Some(&error));
             return Err(error);
         }
-        let (mut rest, started) = (Rest::Nothing, self.started());
-        let ran = self.run_caught(&mut operation, number, &mut rest);
-        self.observe_run(&operation, &mut rest, started, matches!(ran, Ok(Ok(()))));
+        let mut rest = Rest::Nothing;
+        let mut begun = self.begin_observed(&operation, number);
+        let ran = self.around(&mut begun, || self.run_caught(&mut operation, number, &mut rest));
+        self.go_on_observed(&operation, number, begun, &rest, matches!(ran, Ok(Ok(()))));
         match ran {
             Ok(Ok(())) => match rest {
                 Rest::Parts(parts) => self.perform_parts(&operation, parts).map(|()| Rest::Nothing),
-                Rest::Nothing | Rest::Ended(_) if operation.has_own_effect() => {
+                Rest::Nothing if operation.has_own_effect() => {
                     self.take_effect(&operation, None);
                     Ok(rest)
                 }
@@ -146,38 +147,6 @@ impl EngineCore {
             Ok(())
         };
         inside(self.address(), || catch_unwind(AssertUnwindSafe(run)))
-    }
-
-    /// Returns the time, if there is an observer.
-    pub(super) fn started(&self) -> Option<Instant> {
-        self.observed.as_ref().map(|_| Instant::now())
-    }
-
-    /// Reports an operation to the observer, unless work is left. A future keeps the time of its beginning.
-    fn observe_run(&self, operation: &Operation, rest: &mut Rest, started: Option<Instant>, is_ok: bool) {
-        match rest {
-            Rest::Nothing => self.observe(operation, started, is_ok, Launched::Host),
-            Rest::Ended(begun) => self.observe(operation, *begun, is_ok, Launched::Host),
-            Rest::Future(_, _, begun) => *begun = started,
-            Rest::Pending(_) | Rest::Parts(_) | Rest::Kernel(_) => {}
-        }
-    }
-
-    /// Reports an operation whose body has returned to the observer, if there is one. A panic of the observer
-    /// fails the flow, or `idle` reports it; it is no failure of the operation.
-    pub(super) fn observe(&self, operation: &Operation, started: Option<Instant>, is_ok: bool, launched: Launched) {
-        let (Some((observer, number)), Some(start)) = (&self.observed, started) else { return };
-        if operation.role != Role::User {
-            return;
-        }
-        let (name, end) = (operation.name.clone(), Instant::now());
-        let span = OpSpan { engine: *number, operation: name, start, end, is_ok, launched };
-        let Err(message) = inside(self.address(), || shielded(|| observer.operation(&span))) else { return };
-        let error = Kind::Observer { node: span.operation, message }.into();
-        match operation.scope() {
-            Some(scope) => scope.fail(error),
-            None => self.keep_failure(&error),
-        }
     }
 
     /// Takes the error that a body returned, or that prevented its call.

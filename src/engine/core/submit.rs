@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::engine_core::EngineCore;
+use super::engine_core::{EngineCore, NO_SLOT};
 use super::lanes::Lanes;
 use crate::device::StreamMut;
 use crate::device::queue::{self, Event, Judge, Part};
@@ -19,7 +19,7 @@ use crate::engine::order::{
 };
 use crate::error::{BoxError, Error, Kind, Result, panic_message, shielded};
 use crate::plan::Placed;
-use crate::runtime::{LaneId, Launched, Submission, inside, when_reached};
+use crate::runtime::{Ended, LaneId, Launched, Submission, inside, when_reached};
 use crate::sync::OnceLock;
 
 impl EngineCore {
@@ -104,13 +104,14 @@ impl EngineCore {
         events: &[Arc<Recorded>],
     ) -> (Result<()>, Option<End>) {
         let (mut called, mut refusal, mut kernel) = (Ok(()), Refusal(None), Some(kernel));
-        let started = self.started();
+        let mut begun = self.begin_now(operation, NO_SLOT);
         let waits = &mut events.iter().map(|recorded| recorded.event);
         let Submission { outcome, point } = Submission::new(lanes.devices.device(lane), lane.lane, waits, |stream| {
             stream.queue_mut().begin_part(Part { stream: 0, waits: &[], is_awaited: false });
             let kernel = kernel.take().expect("it is recorded once");
             let enqueue = AssertUnwindSafe(|| operation.enqueue(kernel, StreamMut::Device(stream)));
-            called = inside(self.address(), || catch_unwind(enqueue))
+            called = self
+                .around(&mut begun, || inside(self.address(), || catch_unwind(enqueue)))
                 .map_err(|panic| operation.panicked(panic_message(panic)))
                 .and_then(|called| called.map_err(|cause| operation.failed_on_device(cause)));
             if called.is_err() {
@@ -127,7 +128,7 @@ impl EngineCore {
         };
         let refused = refusal.0.or(outcome.as_ref().err().cloned());
         let result = called.and(refused.map_or(Ok(()), |error| Err(operation.failed_on_device(error.into()))));
-        self.observe(operation, started, result.is_ok(), launched);
+        self.end_observed(operation, begun, Ended::of(result.is_ok()), launched);
         let event = outcome.as_ref().ok().and_then(|submitted| submitted.event);
         (result, point.map(|point| End { point, event, has_waited: outcome.is_ok() }))
     }

@@ -131,7 +131,7 @@ impl<'v> Op<'v> {
                 match begun(context.enter(|| work.call(&params, grant))?) {
                     Begun::Over(value) => put.put(value?, grant)?,
                     Begun::Goes(future) => {
-                        *rest = Rest::Future(Box::pin(Writing { future, put, value: PhantomData }), context, None);
+                        *rest = Rest::Future(Box::pin(Writing { future, put, value: PhantomData }), context);
                     }
                 }
                 Ok(())

@@ -5,7 +5,6 @@ use std::mem::{ManuallyDrop, MaybeUninit};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Instant;
 
 use super::operation::Operation;
 use super::tokens::{Grant, Runnable};
@@ -26,10 +25,8 @@ pub(crate) type Outcome = Result<(), BoxError>;
 /// The work that a body leaves.
 pub(crate) enum Rest {
     Nothing,
-    /// It returned a future, to be polled in this context. With an observer, the time at which it began.
-    Future(OpFuture, AsyncContext, Option<Instant>),
-    /// Its future is done. With an observer, the time at which the operation began.
-    Ended(Option<Instant>),
+    /// It returned a future, to be polled in this context.
+    Future(OpFuture, AsyncContext),
     /// Its future is pending.
     Pending(Arc<dyn PendingFuture>),
     /// It consists of these operations, to be performed in order.

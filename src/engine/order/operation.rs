@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::time::Instant;
 
 use smallvec::{SmallVec, smallvec};
 
@@ -16,6 +17,7 @@ use super::variable::Variable;
 use crate::device::StreamMut;
 use crate::error::{BoxError, Error, Kind};
 use crate::name::Name;
+use crate::runtime::Origins;
 use crate::sync::{AtomicBool, Ordering};
 
 /// An operation. The accesses come first: see `Slot`. The body comes last, because the unused end of its
@@ -49,6 +51,14 @@ struct Rare {
     fault: Option<Error>,
     scope: Option<Arc<Scope>>,
     target: Target,
+    /// In an engine with observers.
+    pushed: Option<Handed>,
+}
+
+/// When and where an operation was pushed.
+pub(crate) struct Handed {
+    pub(crate) at: Instant,
+    pub(crate) origins: Origins,
 }
 
 /// The stream that a kernel asks for.
@@ -181,6 +191,17 @@ impl Operation {
         if self.is_kernel {
             self.rare.get_or_insert_default().target = target;
         }
+    }
+
+    /// Records that it is pushed now, if it was not tried before.
+    pub(crate) fn note_pushed(&mut self, origins: impl FnOnce() -> Origins) {
+        let pushed = &mut self.rare.get_or_insert_default().pushed;
+        pushed.get_or_insert_with(|| Handed { at: Instant::now(), origins: origins() });
+    }
+
+    /// Returns when and where it was pushed, if that was recorded.
+    pub(crate) fn pushed(&self) -> Option<&Handed> {
+        self.rare.as_ref()?.pushed.as_ref()
     }
 
     /// Makes it an operation of a flow.

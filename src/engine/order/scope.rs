@@ -19,7 +19,7 @@ use slab::Slab;
 
 use super::body::PendingFuture;
 use crate::error::{Error, Kind, Listener, Result, shielded};
-use crate::runtime::Lane;
+use crate::runtime::{Lane, LazyId};
 use crate::sync::{AtomicU32, AtomicU64, Mutex, OnceLock, Ordering, lock};
 
 /// The most operations of one flow that may be pending.
@@ -27,8 +27,9 @@ const PENDING_MAX: u64 = 65_536;
 
 /// The state that the operations of one flow share.
 pub(crate) struct Scope {
+    pub(crate) id: LazyId,
     /// The flow in which this one was begun.
-    outer: Option<Arc<Scope>>,
+    pub(crate) outer: Option<Arc<Scope>>,
     /// The flows that were begun in this one, in reusable places. The drop of each removes it.
     inners: Mutex<Slab<Weak<Scope>>>,
     /// Its place among those of the outer flow: stored once by `new`, and read by the last drop.
@@ -58,6 +59,7 @@ const OVER: u32 = 2;
 impl Scope {
     pub(crate) fn new(outer: Option<Arc<Scope>>) -> Arc<Self> {
         let scope = Arc::new(Self {
+            id: LazyId::new(),
             outer,
             inners: Mutex::default(),
             place: AtomicU32::new(0),

@@ -15,6 +15,7 @@ use crate::value::{Untakable, VarCell};
 
 /// A variable without the type of its value. Pushing threads use the first fields, and threads that run
 /// operations the last ones. Between them are 64 bytes, so that the two do not contend for a cache line.
+/// Only an engine with observers uses the times between them.
 #[repr(C, align(16))]
 pub(crate) struct Variable {
     pub(super) queue: Queue,
@@ -23,7 +24,8 @@ pub(crate) struct Variable {
     pub(crate) name: Name,
     /// The failure that a read gets. Only a granted write changes it.
     poison: Mutex<Option<Error>>,
-    _apart: [u64; 2],
+    /// When the last use has ended, and the last change.
+    ended_ns: [AtomicU64; 2],
     version: AtomicU64,
     is_poisoned: AtomicBool,
     /// Uses by devices, which may not have ended.
@@ -42,7 +44,7 @@ impl Variable {
             version: AtomicU64::new(0),
             begins_empty,
             poison: Mutex::new(None),
-            _apart: [0; 2],
+            ended_ns: [AtomicU64::new(0), AtomicU64::new(0)],
             is_poisoned: AtomicBool::new(false),
             device_uses: DeviceUses::new(),
         }
@@ -73,6 +75,21 @@ impl Variable {
     pub(crate) fn count_write(&self) {
         // ORDERING: Relaxed load: only granted writes store. Release pairs with the Acquire in `version`.
         self.version.store(self.version.load(Ordering::Relaxed) + 1, Ordering::Release);
+    }
+
+    /// Returns when the last use has ended that a change, or another use, waits for; 0 for never.
+    pub(crate) fn ended_ns(&self, changes: bool) -> u64 {
+        // ORDERING: Relaxed: the caller's grant comes after the end of those uses.
+        self.ended_ns[usize::from(!changes)].load(Ordering::Relaxed)
+    }
+
+    /// Records that a use has ended. The caller has been granted it.
+    pub(crate) fn set_ended_ns(&self, has_changed: bool, ns: u64) {
+        // ORDERING: Relaxed, both: operations that wait for this one are granted after it.
+        self.ended_ns[0].fetch_max(ns, Ordering::Relaxed);
+        if has_changed {
+            self.ended_ns[1].store(ns, Ordering::Relaxed);
+        }
     }
 
     /// Returns true if there may be a failure, or a use by a device.

@@ -193,8 +193,8 @@ fn an_observer_sees_inner_nodes_and_their_loop() {
     g.output("z", &z);
     let plan = plan(&g);
     block_on(exec.run(&plan, inputs! { "x" => 0u64 })).unwrap();
-    let spans = timeline.spans();
-    let names: Vec<&str> = spans.iter().map(|span| &*span.node).collect();
+    let spans = timeline.nodes();
+    let names: Vec<&str> = spans.iter().map(|span| &*span.work.name).collect();
     assert_eq!(names, ["loop/body/add", "loop/body/add", "loop", "end"]);
     assert!(spans[2].start <= spans[0].start && spans[1].end <= spans[2].end);
     assert_eq!(timeline.runs(&plan)[0].len(), 2);

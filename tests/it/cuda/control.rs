@@ -131,8 +131,9 @@ fn a_body_is_a_cuda_graph_from_its_second_iteration_on() {
     output_by_host(&mut g, &last, |x| x[0]);
     let plan = g.compile_with(&Single).unwrap();
     assert_eq!(result(&exec, &plan, 1.0), 3.0);
-    let spans = timeline.spans();
-    let how: Vec<Launched> = spans.iter().filter(|span| &*span.node == "loop/body/double").map(|span| span.launched).collect();
+    let spans = timeline.nodes();
+    let how: Vec<Launched> =
+        spans.iter().filter(|span| &*span.work.name == "loop/body/double").map(|span| span.launched).collect();
     let mut expected = [Launched::CudaGraph; 6];
     expected[0] = Launched::Calls;
     assert_eq!(how, expected);
@@ -228,7 +229,7 @@ fn an_inner_graph_goes_on_on_the_stream_of_its_control() {
     output_by_host(&mut g, &last, |x| x[0]);
     let plan = g.compile_with(&Single).unwrap();
     assert_eq!(result(&exec, &plan, 4.0), 8.0);
-    let streams: Vec<u32> = timeline.spans().iter().map(|span| span.stream).collect();
+    let streams: Vec<u32> = timeline.nodes().iter().filter_map(|span| span.work.stream()).collect();
     assert!(streams.iter().all(|stream| *stream == 0), "{streams:?}");
     drop(exec);
     gpu.is_clean();

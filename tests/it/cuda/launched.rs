@@ -37,7 +37,7 @@ fn the_timeline_says_how_each_node_was_launched() {
     let (exec, timeline) = observed(&gpu);
     let plan = doubled();
     (0..3).for_each(|_| assert_eq!(run(&exec, &plan, &[1.0, 2.0]), [16.0, 32.0]));
-    let spans = timeline.spans();
+    let spans = timeline.nodes();
     let of = |run: usize, launched| spans[7 * run..][..7].iter().filter(|span| span.launched == launched).count();
     assert_eq!(
         [0, 1, 2].map(|run| [Launched::Calls, Launched::CudaGraph, Launched::Host].map(|how| of(run, how))),

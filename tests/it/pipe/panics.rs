@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::task::Context;
 
-use anabranch::exec::{NodeSpan, Observer};
+use anabranch::exec::{Observer, WorkSpan};
 use anabranch::graph::Graph;
 use anabranch::pipe::Phases;
 use anabranch::{Executor, Pipeline, Ranked, Value};
@@ -230,8 +230,8 @@ fn items_and_feedback_whose_drops_panic_leave_all_results() {
 struct Nosy(AtomicUsize);
 
 impl Observer for Nosy {
-    fn node(&self, _: &NodeSpan) {
-        if self.0.fetch_add(1, SeqCst) % 3 == 1 {
+    fn ended(&self, span: &WorkSpan) {
+        if span.work.node_id().is_some() && self.0.fetch_add(1, SeqCst) % 3 == 1 {
             panic_quietly("ouch");
         }
     }

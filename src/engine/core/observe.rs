@@ -1,0 +1,92 @@
+//! What the observers of an executor are told of an engine's operations.
+
+use std::time::Instant;
+
+use super::engine_core::{EngineCore, NO_SLOT};
+use crate::engine::order::{Granted, Operation, Rest, Role};
+use crate::error::Kind;
+use crate::runtime::{Begun, Ended, Launched, Observers, Origins, Work, WorkKind};
+use crate::sync::lock;
+
+impl EngineCore {
+    /// Tells observers, if there are any, that an operation begins; or goes on with one that has begun. A
+    /// kernel for a device begins when it is enqueued.
+    pub(super) fn begin_observed(&self, operation: &Granted<'_>, number: u32) -> Option<Begun> {
+        let observed = self.observed.as_ref()?;
+        if operation.has_begun() {
+            return lock(&observed.pending).remove(&number);
+        }
+        let is_later = operation.is_kernel && self.lanes.is_some();
+        if is_later { None } else { self.begin_now(operation, number) }
+    }
+
+    /// Tells observers, if there are any, that an operation begins.
+    pub(super) fn begin_now(&self, operation: &Granted<'_>, number: u32) -> Option<Begun> {
+        let observed = self.observed.as_ref().filter(|_| operation.role == Role::User)?;
+        let run = operation.scope().map_or_else(|| self.id.get(), |scope| scope.id.get());
+        let kind = WorkKind::Operation { number };
+        let work = Work { run, around: None, item: 0, name: operation.name.clone(), kind };
+        let ready = self.ready(&observed.observers, operation);
+        let none = Origins::default();
+        let origins = operation.pushed().map_or(&none, |pushed| &pushed.origins);
+        Some(observed.observers.begin(self.address(), work, ready, origins))
+    }
+
+    /// Returns when an operation could have begun: it was pushed, and those that it waits for had ended.
+    fn ready(&self, observers: &Observers, operation: &Granted<'_>) -> Instant {
+        // A part of a joined operation was not pushed itself.
+        let Some(pushed) = operation.pushed().map(|pushed| pushed.at) else { return Instant::now() };
+        let ended = |ns| if ns > 0 { observers.instant_of(ns) } else { pushed };
+        let before = operation.variables().map(|(access, variable)| ended(variable.ended_ns(access.uses().changes())));
+        before.fold(pushed, Instant::max)
+    }
+
+    /// Runs a body, which does not unwind.
+    pub(super) fn around<R>(&self, begun: &mut Option<Begun>, body: impl FnOnce() -> R) -> R {
+        match (&self.observed, begun) {
+            (Some(observed), Some(begun)) => observed.observers.around(begun, body),
+            _ => body(),
+        }
+    }
+
+    /// Tells observers that an operation has ended, unless work is left.
+    pub(super) fn go_on_observed(&self, operation: &Granted<'_>, number: u32, begun: Option<Begun>, rest: &Rest, is_ok: bool) {
+        match (rest, &self.observed, begun) {
+            (Rest::Future(..) | Rest::Pending(_), Some(observed), Some(begun)) => {
+                debug_assert_ne!(number, NO_SLOT, "an asynchronous operation is in a slot");
+                lock(&observed.pending).insert(number, begun);
+            }
+            (_, _, begun) => self.end_observed(operation, begun, Ended::of(is_ok), Launched::Host),
+        }
+    }
+
+    /// Tells observers that an asynchronous operation, if it has begun, was cancelled.
+    pub(super) fn tell_not_ended(&self, operation: &Granted<'_>, number: u32) {
+        if let Some(observed) = self.observed.as_ref().filter(|_| operation.has_begun()) {
+            let begun = lock(&observed.pending).remove(&number);
+            self.end_observed(operation, begun, Ended::Cancelled, Launched::Host);
+        }
+    }
+
+    /// Tells observers that an operation has ended. A panic of theirs fails the flow, or `idle` reports it.
+    /// It is no failure of the operation.
+    pub(super) fn end_observed(&self, operation: &Granted<'_>, begun: Option<Begun>, ended: Ended, launched: Launched) {
+        let (Some(observed), Some(begun)) = (&self.observed, begun) else { return };
+        let end = Instant::now();
+        for (access, variable) in operation.variables() {
+            variable.set_ended_ns(access.uses().changes(), observed.observers.ns_of(end));
+        }
+        let name = begun.work.name.clone();
+        if let Err(message) = observed.observers.end(begun, ended, launched, end) {
+            self.report_observer(operation, Kind::Observer { node: name, message });
+        }
+    }
+
+    #[cold]
+    fn report_observer(&self, operation: &Operation, kind: Kind) {
+        match operation.scope() {
+            Some(scope) => scope.fail(kind.into()),
+            None => self.keep_failure(&kind.into()),
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! The observers of an executor, and work that they have been told of and that has not ended.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::thread;
+use std::time::Instant;
+
+use super::{Ended, Launched, Observer, Origin, RunId, Work, WorkSpan, WorkThread, inside};
+use crate::error::shielded;
+use crate::sync::thread_local;
+
+thread_local! {
+    /// The run or the flow whose body this thread runs, if it has observers; else 0.
+    static AROUND: Cell<u64> = const { Cell::new(0) };
+    /// One more than the number of the worker that this thread is; else 0.
+    static WORKER: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Marks this thread as that worker of an executor.
+pub(crate) fn note_worker(number: usize) {
+    WORKER.with(|worker| worker.set(number as u32 + 1));
+}
+
+/// Returns the run or the flow whose body this thread runs, if it has observers.
+pub(crate) fn run_around() -> Option<RunId> {
+    RunId::of(AROUND.try_with(Cell::get).unwrap_or(0))
+}
+
+impl WorkThread {
+    pub(crate) fn current() -> Self {
+        let worker = WORKER.try_with(Cell::get).unwrap_or(0).checked_sub(1);
+        Self { worker, id: thread::current().id() }
+    }
+}
+
+/// The observers of an executor; at least one.
+pub(crate) struct Observers {
+    all: Box<[Arc<dyn Observer>]>,
+    /// The times that runs keep count from here.
+    epoch: Instant,
+}
+
+impl Observers {
+    pub(crate) fn of(all: Vec<Arc<dyn Observer>>) -> Option<Self> {
+        (!all.is_empty()).then(|| Self { all: all.into(), epoch: Instant::now() })
+    }
+
+    /// Returns the time now, in ns, as runs keep it: never 0.
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.ns_of(Instant::now())
+    }
+
+    pub(crate) fn ns_of(&self, time: Instant) -> u64 {
+        1 + u64::try_from(time.saturating_duration_since(self.epoch).as_nanos()).unwrap_or(u64::MAX - 1)
+    }
+
+    /// Returns the time that was kept so.
+    pub(crate) fn instant_of(&self, ns: u64) -> Instant {
+        self.epoch + std::time::Duration::from_nanos(ns.saturating_sub(1))
+    }
+
+    /// Returns what work keeps of this thread, for each observer.
+    pub(crate) fn origins(&self) -> Origins {
+        // A panic of theirs is of no work yet, and there is nothing to fail.
+        let origin = |observer: &Arc<dyn Observer>| {
+            let mut origin = None;
+            let _ = inside(0, || shielded(|| origin = observer.origin()));
+            origin
+        };
+        let origins: Vec<Option<Origin>> = self.all.iter().map(origin).collect();
+        Origins(if origins.iter().any(Option::is_some) { origins.into() } else { Box::default() })
+    }
+
+    /// Tells that work begins, which could have begun at `ready`.
+    ///
+    /// `of` is the engine that a wait of an observer would be for, or 0.
+    pub(crate) fn begin(&self, of: usize, work: Work, ready: Instant, origins: &Origins) -> Begun {
+        let panic = self.tell(of, |at, observer| observer.begins(&work, origins.of(at)));
+        // Later, because what an observer does in `begins` is not the work's.
+        let start = Instant::now();
+        Begun { of, work, ready: ready.min(start), start, polls: 0, panic }
+    }
+
+    /// Runs a body, or polls a future, which must not unwind. Tells of it before and after.
+    pub(crate) fn around<R>(&self, begun: &mut Begun, body: impl FnOnce() -> R) -> R {
+        begun.polls += 1;
+        begun.keep(self.tell(begun.of, |_, observer| observer.enters(&begun.work)));
+        let outer = AROUND.try_with(|around| around.replace(begun.work.run.get())).unwrap_or(0);
+        let done = body();
+        let _ = AROUND.try_with(|around| around.set(outer));
+        begun.keep(self.tell(begun.of, |_, observer| observer.leaves(&begun.work)));
+        done
+    }
+
+    /// Tells that work has ended, at this time. Returns the message of the first observer that has panicked
+    /// at this work.
+    pub(crate) fn end(&self, begun: Begun, ended: Ended, launched: Launched, end: Instant) -> Result<(), String> {
+        let Begun { of, work, ready, start, polls, panic } = begun;
+        let span = WorkSpan { work, thread: WorkThread::current(), ready, start, end, polls, ended, launched };
+        let last = self.tell(of, |_, observer| observer.ended(&span));
+        panic.or(last).map_or(Ok(()), Err)
+    }
+
+    /// Calls all observers. Returns the message of the first panic.
+    fn tell(&self, of: usize, tell: impl Fn(usize, &dyn Observer)) -> Option<String> {
+        let told = |at, observer: &Arc<dyn Observer>| inside(of, || shielded(|| tell(at, &**observer))).err();
+        // All are called, whatever one of them does.
+        self.all.iter().enumerate().fold(None, |first, (at, observer)| {
+            let panic = told(at, observer);
+            first.or(panic)
+        })
+    }
+}
+
+/// What work keeps of the thread that has handed it over, for each observer; empty if none keeps anything.
+#[derive(Default, Clone)]
+pub(crate) struct Origins(Box<[Option<Origin>]>);
+
+impl Origins {
+    fn of(&self, observer: usize) -> Option<&Origin> {
+        self.0.get(observer)?.as_ref()
+    }
+}
+
+/// Work that observers have been told of, and that has not ended.
+pub(crate) struct Begun {
+    of: usize,
+    pub(crate) work: Work,
+    ready: Instant,
+    pub(crate) start: Instant,
+    polls: u32,
+    /// The message of the first observer that has panicked at it.
+    panic: Option<String>,
+}
+
+impl Begun {
+    fn keep(&mut self, panic: Option<String>) {
+        if self.panic.is_none() {
+            self.panic = panic;
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! What an executor does at this moment, in numbers.
+
+use std::sync::Arc;
+
+use super::{Client, Core};
+use crate::error::shielded;
+use crate::sync::lock;
+
+/// What an executor does at this moment; from [`Executor::stats`](crate::Executor::stats). The numbers are
+/// read one after the other, while the executor goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Stats {
+    /// The worker threads.
+    pub workers: usize,
+    /// The workers that sleep, because there is nothing to do.
+    pub workers_asleep: usize,
+    /// The parts of runs, and visits to engines, that wait in the queue that all workers share. Each worker
+    /// has up to 512 more of its own.
+    pub work_queued: usize,
+    /// The runs in flight, as [`Executor::in_flight`](crate::Executor::in_flight). A run over many items is
+    /// one.
+    pub runs_in_flight: usize,
+    /// The runs that wait, because `max_in_flight` others are in flight.
+    pub runs_waiting: usize,
+    /// The dropped runs whose memory a worker or a device may still use.
+    pub runs_in_limbo: usize,
+    /// The operations of engines and flows that were pushed and have not ended. A wait for a variable is one.
+    pub operations_pending: usize,
+    /// The flows that wait: their last poll was pending.
+    pub flows_suspended: usize,
+}
+
+impl Core {
+    pub(crate) fn stats(&self) -> Stats {
+        let (runs_waiting, engines) = {
+            let clients = lock(&self.clients);
+            let engines: Vec<Arc<dyn Client>> = clients.engines.iter().filter_map(|(_, engine)| engine.upgrade()).collect();
+            (clients.waiting.len() + clients.nested_waiting.len(), engines)
+        };
+        let operations_pending = engines.iter().map(|engine| engine.pending()).sum();
+        // One of these may be the last owner of its engine, whose drop runs user code.
+        engines.into_iter().for_each(|engine| _ = shielded(|| drop(engine)));
+        let pool = self.pool.as_deref();
+        Stats {
+            workers: self.workers(),
+            workers_asleep: pool.map_or(0, |pool| pool.asleep()),
+            work_queued: pool.map_or(0, |pool| pool.queued()),
+            runs_in_flight: self.in_flight(),
+            runs_waiting,
+            runs_in_limbo: self.limbo.len(),
+            operations_pending,
+            flows_suspended: self.flows_suspended.count(),
+        }
+    }
+}
