@@ -12,8 +12,16 @@ mod builder;
 mod executor;
 mod explore;
 mod flows;
+#[cfg(feature = "metrics")]
+mod metrics;
+#[cfg(feature = "tracing")]
+mod tracing;
 
 pub use crate::runtime::{Ended, Idle, Launched, Observer, Origin, RunId, Stats, Timeline, Work, WorkKind, WorkSpan, WorkThread};
 pub use builder::ExecutorBuilder;
 pub use executor::{Executor, Shutdown};
 pub use explore::explore;
+#[cfg(feature = "metrics")]
+pub use metrics::Metrics;
+#[cfg(feature = "tracing")]
+pub use tracing::Tracing;
