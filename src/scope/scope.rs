@@ -96,7 +96,7 @@ impl Scope {
         I: Reads<Scoped, Params: Append<Target<T, N>>>,
         F: TaskFn<Scoped, <I::Params as Append<Target<T, N>>>::Out, ()>,
     {
-        self.add::<_, _, _, _, _, Infallible>(name.into(), reads, target, Mode::Write, work);
+        self.add::<T, N, I, F, _, Infallible>(name.into(), reads, target, Mode::Write, work);
     }
 
     /// Adds an operation that writes a store and can fail.
@@ -109,7 +109,7 @@ impl Scope {
         I: Reads<Scoped, Params: Append<Target<T, N>>>,
         F: TaskFn<Scoped, <I::Params as Append<Target<T, N>>>::Out, Result<(), BoxError>>,
     {
-        self.add::<_, _, _, _, _, Fallible>(name.into(), reads, target, Mode::Write, work);
+        self.add::<T, N, I, F, _, Fallible>(name.into(), reads, target, Mode::Write, work);
     }
 
     /// Adds an operation that changes a store, and returns the changed one. If nothing uses the old one
@@ -129,7 +129,7 @@ impl Scope {
     {
         let name = name.into();
         let target = self.updated(&name, store);
-        self.add::<_, _, _, _, _, Infallible>(name, reads, &target, Mode::Update, work);
+        self.add::<T, N, I, F, _, Infallible>(name, reads, &target, Mode::Update, work);
         target
     }
 
@@ -152,7 +152,7 @@ impl Scope {
     {
         let name = name.into();
         let target = self.updated(&name, store);
-        self.add::<_, _, _, _, _, Fallible>(name, reads, &target, Mode::Update, work);
+        self.add::<T, N, I, F, _, Fallible>(name, reads, &target, Mode::Update, work);
         target
     }
 

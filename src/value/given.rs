@@ -12,15 +12,16 @@ use crate::error::dispose;
 /// A value, or an `Arc` that the caller shares with the run.
 pub(crate) struct Given {
     words: Words,
+    /// Beside the table, not in it: Rust 1.88 has no `TypeId` in constants.
+    id: TypeId,
     vtable: &'static Vtable,
 }
 
 /// The value itself, or the address of its box. Pointers, because they may be parts of the value.
 type Words = MaybeUninit<[*mut (); 2]>;
 
-/// The type of a value, and how it is moved and dropped.
+/// The name of a value's type, and how it is moved and dropped.
 struct Vtable {
-    id: TypeId,
     name: fn() -> &'static str,
     is_shared: bool,
     fill: unsafe fn(*mut Words, Cells<'_>, u32),
@@ -36,7 +37,6 @@ impl Given {
     pub(crate) fn owned<T: Data>(value: T) -> Self {
         let vtable = const {
             &Vtable {
-                id: TypeId::of::<T>(),
                 name: type_name::<T>,
                 is_shared: false,
                 // SAFETY: the caller promises what `take` asks for.
@@ -45,13 +45,12 @@ impl Given {
                 drop: |words| drop(unsafe { take::<T>(words) }),
             }
         };
-        Self { words: put(value), vtable }
+        Self { words: put(value), id: TypeId::of::<T>(), vtable }
     }
 
     pub(crate) fn shared<T: Data>(value: Arc<T>) -> Self {
         let vtable = const {
             &Vtable {
-                id: TypeId::of::<T>(),
                 name: type_name::<T>,
                 is_shared: true,
                 // SAFETY: the caller promises what `take` asks for.
@@ -60,12 +59,12 @@ impl Given {
                 drop: |words| drop(unsafe { take::<Arc<T>>(words) }),
             }
         };
-        Self { words: put(value), vtable }
+        Self { words: put(value), id: TypeId::of::<T>(), vtable }
     }
 
     #[inline]
     pub(crate) fn type_id(&self) -> TypeId {
-        self.vtable.id
+        self.id
     }
 
     pub(crate) fn type_name(&self) -> &'static str {
