@@ -7,41 +7,56 @@ use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 
-use pin_project::{pin_project, pinned_drop};
+use pin_project_lite::pin_project;
 
 use super::context::{Flow, FlowShared};
 use crate::engine::Engine;
 use crate::error::{BoxError, Error, Kind, Result, panic_message, shielded};
 use crate::runtime::{Begun, Cancel, Canceller, RunId, Suspension, WaiterKey, poll_share};
 
-/// Control flow as async code: a future of what the closure returns. Made by
-/// [`Executor::flow`](crate::Executor::flow).
-///
-/// It begins when it is first polled. The closure's own code runs inside of its polls, operations on the
-/// executor.
-///
-/// # Errors
-/// The closure's error or its panic, a cancel, or a push that was refused: the executor was shut down, or
-/// more operations were pushed than may be pending ([`Error::is_busy`](crate::Error::is_busy)).
-///
-/// # Cancellation
-/// After its drop, or [`FlowRun::cancel`], no operation begins that it has pushed. Asynchronous ones are
-/// dropped where they stand, and the runs of graphs that it called are cancelled. Work on a device is done
-/// there, and an operation that is running runs to its end. Dropping never waits. When the closure has
-/// returned, operations that it has pushed and not awaited go on as long as the executor lives. Their errors
-/// are lost, unless it is an engine's flow: then [`Engine::idle`] returns them.
-#[must_use = "futures do nothing unless awaited"]
-#[pin_project(PinnedDrop)]
-pub struct FlowRun<F> {
-    /// None once it is over.
-    #[pin]
-    code: Option<F>,
-    /// Shared with its code; an error, if it could not be made.
-    shared: Result<Arc<FlowShared>>,
-    key: WaiterKey,
-    /// What observers were told of it, once it has begun.
-    begun: Option<Begun>,
-    suspension: Suspension,
+pin_project! {
+    /// Control flow as async code: a future of what the closure returns. Made by
+    /// [`Executor::flow`](crate::Executor::flow).
+    ///
+    /// It begins when it is first polled. The closure's own code runs inside of its polls, operations on the
+    /// executor.
+    ///
+    /// # Errors
+    /// The closure's error or its panic, a cancel, or a push that was refused: the executor was shut down, or
+    /// more operations were pushed than may be pending ([`Error::is_busy`](crate::Error::is_busy)).
+    ///
+    /// # Cancellation
+    /// After its drop, or [`FlowRun::cancel`], no operation begins that it has pushed. Asynchronous ones are
+    /// dropped where they stand, and the runs of graphs that it called are cancelled. Work on a device is
+    /// done there, and an operation that is running runs to its end. Dropping never waits. When the closure
+    /// has returned, operations that it has pushed and not awaited go on as long as the executor lives. Their
+    /// errors are lost, unless it is an engine's flow: then [`Engine::idle`] returns them.
+    #[must_use = "futures do nothing unless awaited"]
+    pub struct FlowRun<F> {
+        // None once it is over.
+        #[pin]
+        code: Option<F>,
+        // Shared with its code; an error, if it could not be made.
+        shared: Result<Arc<FlowShared>>,
+        key: WaiterKey,
+        // What observers were told of it, once it has begun.
+        begun: Option<Begun>,
+        suspension: Suspension,
+    }
+
+    impl<F> PinnedDrop for FlowRun<F> {
+        fn drop(this: Pin<&mut Self>) {
+            let mut this = this.project();
+            let Ok(shared) = this.shared else { return };
+            this.suspension.end(&shared.core.flows_suspended);
+            if this.code.is_some() {
+                shared.cancel();
+                let _ = shielded(|| this.code.set(None));
+                shared.leave(this.key);
+                let _ = shared.tell_end(this.begun.take(), Err::<(), _>(Kind::Cancelled.into()));
+            }
+        }
+    }
 }
 
 impl Engine {
@@ -229,21 +244,6 @@ fn poll_code<T>(
     };
     shared.scope.cancel();
     Poll::Ready(Err(error))
-}
-
-#[pinned_drop]
-impl<F> PinnedDrop for FlowRun<F> {
-    fn drop(self: Pin<&mut Self>) {
-        let mut this = self.project();
-        let Ok(shared) = this.shared else { return };
-        this.suspension.end(&shared.core.flows_suspended);
-        if this.code.is_some() {
-            shared.cancel();
-            let _ = shielded(|| this.code.set(None));
-            shared.leave(this.key);
-            let _ = shared.tell_end(this.begun.take(), Err::<(), _>(Kind::Cancelled.into()));
-        }
-    }
 }
 
 impl<F> fmt::Debug for FlowRun<F> {

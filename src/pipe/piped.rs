@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_core::{FusedStream, Stream};
-use pin_project::pin_project;
+use pin_project_lite::pin_project;
 
 use super::pipeline::{Pipeline, check_in_flight};
 use crate::error::{BoxError, Result};
@@ -17,30 +17,31 @@ use crate::run::{Canceller, Inputs, Outputs};
 use crate::runtime::{Core, RunId};
 use crate::value::args::Data;
 
-/// The results of a pipeline over a stream of items, in the order of the items. Made by
-/// [`Executor::pipe`](crate::Executor::pipe) and [`Executor::try_pipe`](crate::Executor::try_pipe).
-///
-/// The source is polled only while this is polled, and while fewer items are in flight than
-/// [`in_flight`](Pipeline::in_flight) allows. An item is in flight until its result is taken from here. With
-/// workers, items that have begun go on by themselves. Without workers, they make progress while this is
-/// polled.
-///
-/// # Errors
-/// An item that fails is an `Err` in its place: with the first cause, as of a [`Run`](crate::Run), and the
-/// number of the item ([`Error::item`](crate::Error::item)). Later items go on. If the source panics, that is
-/// an `Err` in the place of its next item, and the source has ended. A shutdown or a cancel is the last
-/// `Err`. For waits inside of a task, see [`Run`](crate::Run).
-///
-/// # Cancellation
-/// Dropping it ends the pipeline: nothing new starts, async nodes are dropped where they stand, and a task
-/// that is running runs to its end. What it may touch is freed after that. Dropping never waits.
-#[must_use = "streams do nothing unless polled"]
-#[pin_project]
-pub struct Piped<S: Stream, I, T> {
-    #[pin]
-    source: S,
-    sourced: fn(S::Item) -> Result<I, BoxError>,
-    items: Items<Typed<I, T>>,
+pin_project! {
+    /// The results of a pipeline over a stream of items, in the order of the items. Made by
+    /// [`Executor::pipe`](crate::Executor::pipe) and [`Executor::try_pipe`](crate::Executor::try_pipe).
+    ///
+    /// The source is polled only while this is polled, and while fewer items are in flight than
+    /// [`in_flight`](Pipeline::in_flight) allows. An item is in flight until its result is taken from here.
+    /// With workers, items that have begun go on by themselves. Without workers, they make progress while
+    /// this is polled.
+    ///
+    /// # Errors
+    /// An item that fails is an `Err` in its place: with the first cause, as of a [`Run`](crate::Run), and
+    /// the number of the item ([`Error::item`](crate::Error::item)). Later items go on. If the source panics,
+    /// that is an `Err` in the place of its next item, and the source has ended. A shutdown or a cancel is
+    /// the last `Err`. For waits inside of a task, see [`Run`](crate::Run).
+    ///
+    /// # Cancellation
+    /// Dropping it ends the pipeline: nothing new starts, async nodes are dropped where they stand, and a
+    /// task that is running runs to its end. What it may touch is freed after that. Dropping never waits.
+    #[must_use = "streams do nothing unless polled"]
+    pub struct Piped<S: Stream, I, T> {
+        #[pin]
+        source: S,
+        sourced: fn(S::Item) -> Result<I, BoxError>,
+        items: Items<Typed<I, T>>,
+    }
 }
 
 impl<S: Stream, I: Data, T: Send + 'static> Piped<S, I, T> {
@@ -93,16 +94,17 @@ impl<S: Stream, I, T> fmt::Debug for Piped<S, I, T> {
     }
 }
 
-/// The outputs of a plan for a stream of inputs. Made by
-/// [`Executor::run_stream`](crate::Executor::run_stream).
-///
-/// Errors and cancellation are those of [`Piped`].
-#[must_use = "streams do nothing unless polled"]
-#[pin_project]
-pub struct RunStream<S> {
-    #[pin]
-    source: S,
-    items: Items<Named>,
+pin_project! {
+    /// The outputs of a plan for a stream of inputs. Made by
+    /// [`Executor::run_stream`](crate::Executor::run_stream).
+    ///
+    /// Errors and cancellation are those of [`Piped`].
+    #[must_use = "streams do nothing unless polled"]
+    pub struct RunStream<S> {
+        #[pin]
+        source: S,
+        items: Items<Named>,
+    }
 }
 
 impl<S: Stream<Item = Inputs>> RunStream<S> {

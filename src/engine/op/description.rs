@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use pin_project::pin_project;
+use pin_project_lite::pin_project;
 
 use super::reads::Bound;
 use super::writes::{Put, Writes};
@@ -208,14 +208,15 @@ pub(crate) enum Begun<V, Fut> {
     Goes(Fut),
 }
 
-/// A future, and the place of its value. By hand, because an async block whose future panics would drop that
-/// at once, and two panics end the process.
-#[pin_project]
-struct Writing<Fut, O, V> {
-    #[pin]
-    future: Fut,
-    put: O,
-    value: PhantomData<fn() -> V>,
+pin_project! {
+    /// A future, and the place of its value. By hand, because an async block whose future panics would drop
+    /// that at once, and two panics end the process.
+    struct Writing<Fut, O, V> {
+        #[pin]
+        future: Fut,
+        put: O,
+        value: PhantomData<fn() -> V>,
+    }
 }
 
 impl<Fut, O, V> GrantedFuture for Writing<Fut, O, V>
