@@ -81,7 +81,7 @@ async fn main() -> Result<(), BoxError> {
 async fn make() -> Result<String, BoxError> {
     let path = std::env::temp_dir().join("anabranch-histogram.bin");
     let mut random = fastrand::Rng::with_seed(7);
-    let bytes: Vec<u8> = (0..MADE).map(|_| (0..4).map(|_| random.u8(..64)).sum()).collect();
+    let bytes: Vec<u8> = (0..MADE).map(|_| (0..4).map(|_| random.u8(..64)).sum::<u8>()).collect();
     let mut file = File::create(&path).await?;
     file.write_all(&bytes).await?;
     file.flush().await?;

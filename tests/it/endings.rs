@@ -3,7 +3,6 @@
 
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
@@ -31,6 +30,7 @@ fn one_task(work: impl Fn() + Send + Sync + 'static) -> Plan {
 }
 
 /// Runs a node on each worker, and returns the directories in which the system describes their threads.
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux describes threads as files"))]
 fn threads_of(exec: &Executor) -> HashSet<String> {
     let (barrier, threads) = (Arc::new(Barrier::new(exec.workers())), Arc::new(Mutex::new(HashSet::new())));
     let mut g = Graph::new();
@@ -59,7 +59,7 @@ fn the_threads_of_an_executor_end_with_it() {
                 assert!(name.starts_with("anabranch-"), "{name}");
             }
             end(exec);
-            until(|| threads.iter().all(|thread| !Path::new(thread).exists()));
+            until(|| threads.iter().all(|thread| !std::path::Path::new(thread).exists()));
         }
     }
 }

@@ -17,7 +17,8 @@ mod builtin;
 mod cancelling;
 mod cheap;
 mod control;
-#[cfg(feature = "cuda")]
+// The software driver is loaded by calls that only Unix has.
+#[cfg(all(unix, feature = "cuda"))]
 mod cuda;
 mod destructors;
 mod dice;

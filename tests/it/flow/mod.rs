@@ -95,7 +95,7 @@ fn everywhere<T: PartialEq + Debug>(expected: T, program: impl AsyncFn(&Flow, &M
         for workers in [0, 1, 2, 8] {
             assert_eq!(run(&executor(workers)).unwrap(), expected, "{way:?}, {workers} workers");
         }
-        #[cfg(feature = "cuda")]
+        #[cfg(all(unix, feature = "cuda"))]
         assert_eq!(run(&crate::cuda::Gpu::new().executor(2)).unwrap(), expected, "{way:?}, a GPU");
         for seed in 0..100 {
             assert_eq!(run(&Executor::sim(seed)).unwrap(), expected, "{way:?}, seed {seed}");

@@ -32,9 +32,9 @@ fn vars(engine: &Engine) -> Vars {
 
 /// Engines of every kind, and one with a device that queues work.
 fn all_engines() -> Vec<(Executor, Engine)> {
-    #[cfg(feature = "cuda")]
+    #[cfg(all(unix, feature = "cuda"))]
     let gpus = vec![super::on(crate::cuda::Gpu::new().executor(2))];
-    #[cfg(not(feature = "cuda"))]
+    #[cfg(not(all(unix, feature = "cuda")))]
     let gpus = Vec::new();
     engines().into_iter().chain(gpus).collect()
 }
