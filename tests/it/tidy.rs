@@ -1,14 +1,16 @@
 //! The house rules that a reader relies on, checked on the source itself: rooms name only rooms above them,
-//! files and functions stay small, every file says what it is, and the dangerous words stay where they
-//! belong.
+//! files and functions stay small, every file says what it is, the dangerous words stay where they belong, and
+//! the index of the decisions is whole.
 
 mod circles;
+mod decisions;
 mod plain;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use circles::Room;
+use decisions::Decision;
 use plain::Fault;
 
 /// Top to bottom: a room names only rooms above it.
@@ -251,4 +253,19 @@ fn the_library_reads_no_environment_and_leaves_no_marks() {
         let mark = MARKS.iter().find(|mark| source.text.contains(**mark));
         assert!(mark.is_none(), "{} has a {mark:?}", source.path);
     }
+}
+
+#[test]
+fn decisions_have_a_status_and_a_place_in_the_index() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folder = root.join("docs/decisions");
+    let mut paths: Vec<PathBuf> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| !path.ends_with("README.md"));
+    paths.sort();
+    let decisions: Vec<Decision> = paths.into_iter().map(|path| Decision::new(read(&folder, path))).collect();
+    assert!(!decisions.is_empty());
+    let index = fs::read_to_string(folder.join("README.md")).unwrap();
+    let is_room = |room: &str| ROOMS.contains(&room) && root.join("src").join(room).is_dir();
+    let faults = decisions::faults(&decisions, &index, is_room);
+    assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
 }
