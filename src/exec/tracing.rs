@@ -30,7 +30,7 @@ use crate::graph::NodeId;
 /// |---|---|---|
 /// | `run` | all | the [`RunId`] |
 /// | `name` | nodes, operations, runs of a named graph | |
-/// | `item` | items and their nodes | |
+/// | `item` | items | |
 /// | `stream` | nodes | the stream of the plan |
 /// | `wait_us` | all, when they end | from ready to begun |
 /// | `ended` | what did not succeed | `failed` or `cancelled` |
@@ -143,7 +143,7 @@ impl Observer for Tracing {
     fn ended(&self, span: &WorkSpan) {
         let work = &span.work;
         let Some(open) = self.shard(work.run).remove(&(work.run, key(work))) else { return };
-        open.record("wait_us", span.wait_time().as_secs_f64() * 1e6);
+        open.record("wait_us", span.wait_time().as_micros() as u64);
         if !span.is_ok() {
             open.record("ended", span.ended.name());
         }
@@ -167,7 +167,7 @@ fn open(work: &Work, current: Option<&Span>, parent: impl FnOnce() -> Span) -> S
             span!(target: "anabranch", parent: parent(), Level::DEBUG, "item", run, item, wait_us = field::Empty, ended = field::Empty)
         }
         WorkKind::Node { stream, .. } => {
-            span!(target: "anabranch", parent: parent(), Level::DEBUG, "node", run, name, item, stream, wait_us = field::Empty, ended = field::Empty)
+            span!(target: "anabranch", parent: parent(), Level::DEBUG, "node", run, name, stream, wait_us = field::Empty, ended = field::Empty)
         }
         WorkKind::Operation { .. } => {
             let parent = parent();

@@ -14,6 +14,7 @@
 //! | [`gpus`] | kernels, buffers and streams; what differs between a host and a GPU |
 //! | [`variables`] | engines: order that follows from what operations read and write |
 //! | [`flows`] | control flow as async code; which of graph, pipeline, loop, engine and flow to choose |
+//! | [`observing`] | pictures, traces, logs and metrics of what runs |
 //! | [`simulation`] | all orders of a graph, virtual time, pictures, and the tool |
 //
 // GUIDES: text for users, beside the API. Lives here: one Markdown file per subject, whose code is tested.
@@ -48,6 +49,9 @@ pub mod variables {}
 
 #[doc = include_str!("flows.md")]
 pub mod flows {}
+
+#[doc = include_str!("observing.md")]
+pub mod observing {}
 
 #[doc = include_str!("simulation.md")]
 pub mod simulation {}
