@@ -50,6 +50,7 @@ impl Inputs {
     }
 
     /// Returns whether they are the inputs of the plan, in its order.
+    #[inline(always)]
     fn fits(&self, plan: &PlanInner) -> bool {
         self.given.len() == plan.inputs.len()
             && !plan.is_pipelined

@@ -12,16 +12,16 @@ use crate::error::dispose;
 /// A value, or an `Arc` that the caller shares with the run.
 pub(crate) struct Given {
     words: Words,
-    /// Beside the table, not in it: Rust 1.88 has no `TypeId` in constants.
-    id: TypeId,
     vtable: &'static Vtable,
 }
 
 /// The value itself, or the address of its box. Pointers, because they may be parts of the value.
 type Words = MaybeUninit<[*mut (); 2]>;
 
-/// The name of a value's type, and how it is moved and dropped.
+/// The type of a value, and how it is moved and dropped.
 struct Vtable {
+    /// A function, because Rust 1.88 has no `TypeId` in constants.
+    id: fn() -> TypeId,
     name: fn() -> &'static str,
     is_shared: bool,
     fill: unsafe fn(*mut Words, Cells<'_>, u32),
@@ -37,6 +37,7 @@ impl Given {
     pub(crate) fn owned<T: Data>(value: T) -> Self {
         let vtable = const {
             &Vtable {
+                id: TypeId::of::<T>,
                 name: type_name::<T>,
                 is_shared: false,
                 // SAFETY: the caller promises what `take` asks for.
@@ -45,12 +46,13 @@ impl Given {
                 drop: |words| drop(unsafe { take::<T>(words) }),
             }
         };
-        Self { words: put(value), id: TypeId::of::<T>(), vtable }
+        Self { words: put(value), vtable }
     }
 
     pub(crate) fn shared<T: Data>(value: Arc<T>) -> Self {
         let vtable = const {
             &Vtable {
+                id: TypeId::of::<T>,
                 name: type_name::<T>,
                 is_shared: true,
                 // SAFETY: the caller promises what `take` asks for.
@@ -59,12 +61,12 @@ impl Given {
                 drop: |words| drop(unsafe { take::<Arc<T>>(words) }),
             }
         };
-        Self { words: put(value), id: TypeId::of::<T>(), vtable }
+        Self { words: put(value), vtable }
     }
 
     #[inline]
     pub(crate) fn type_id(&self) -> TypeId {
-        self.id
+        (self.vtable.id)()
     }
 
     pub(crate) fn type_name(&self) -> &'static str {
