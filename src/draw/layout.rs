@@ -26,6 +26,8 @@ const MORE: f64 = 34.0;
 /// wider.
 const NARROW: f64 = 1.5;
 const WIDE: f64 = 6.0;
+/// If they show a part, each row has about so many bars, even if they are narrow.
+const BARS_MIN: f64 = 200.0;
 /// The most bars that the rows show.
 const BARS_MAX: usize = 6_000;
 /// A bar of the common length is as wide as the common name wants it, between these, if there is room.
@@ -174,7 +176,9 @@ fn window(panel: &Panel, width: f64) -> Range<f64> {
     if share(NARROW) >= 1.0 {
         return whole;
     }
-    let share = share(WIDE);
+    let rows = panel.rows.len().min(ROWS_MAX) as f64;
+    let many = BARS_MIN * rows / panel.bars.len() as f64;
+    let share = share(WIDE).max(many).min(1.0);
     let mut starts: Vec<f64> = panel.bars.iter().map(|bar| bar.start).collect();
     starts.sort_by(f64::total_cmp);
     let half = panel.until * share / 2.0;

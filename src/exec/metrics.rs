@@ -128,6 +128,10 @@ fn describe() {
 }
 
 impl Observer for Metrics {
+    fn needs_begins(&self) -> bool {
+        false
+    }
+
     fn ended(&self, span: &WorkSpan) {
         let series = self.series(span);
         let ended = match span.ended {

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::context::FlowShared;
-use crate::error::{Kind, Result};
+use crate::error::Result;
 use crate::name::Name;
 use crate::runtime::{Begun, Ended, Launched, Work, WorkKind, run_around};
 
@@ -28,10 +28,7 @@ impl FlowShared {
     /// Tells observers, if there are any, that it has ended so. A panic of theirs fails it.
     pub(super) fn tell_end<T>(&self, begun: Option<Begun>, result: Result<T>) -> Result<T> {
         let (Some(observers), Some(begun)) = (&self.core.observers, begun) else { return result };
-        let name = begun.work.name.clone();
-        match observers.end(begun, Ended::of_result(&result), Launched::Host, Instant::now()) {
-            Err(message) if result.is_ok() => Err(Kind::Observer { node: name, message }.into()),
-            _ => result,
-        }
+        let told = observers.end(begun, Ended::of_result(&result), Launched::Host, Instant::now());
+        result.and_then(|done| told.map(|()| done))
     }
 }

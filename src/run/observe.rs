@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::inner::{Item, RunInner};
 use super::state;
 use super::times::{ObservedRun, Times};
-use crate::error::{Kind, Result};
+use crate::error::Result;
 use crate::graph::NodeId;
 use crate::name::Name;
 use crate::plan::code::Code;
@@ -50,9 +50,8 @@ impl RunInner {
         let (Some(observers), Some(observed)) = (&self.core.observers, &self.observed) else { return verdict };
         let Some(begun) = lock(&observed.begun).take() else { return verdict };
         self.items().for_each(Item::tell_rest);
-        let name = begun.work.name.clone();
         let told = observers.end(begun, Ended::of_result(&verdict), Launched::Host, Instant::now());
-        verdict.and(told.map_err(|message| Kind::Observer { node: name, message }.into()))
+        verdict.and(told)
     }
 }
 
@@ -70,7 +69,7 @@ impl Item<'_> {
             &Origins::default(),
         );
         // ORDERING: Relaxed: the arrivals that begin the item publish it.
-        times.began.store(observers.ns_of(begun.start), Ordering::Relaxed);
+        times.began.store(observers.ns_of(begun.start()), Ordering::Relaxed);
         *lock(&times.item) = Some(begun);
     }
 
@@ -84,8 +83,8 @@ impl Item<'_> {
             true if is_cancelled => Ended::Cancelled,
             is_marked => Ended::of(!is_marked),
         };
-        if let Err(message) = observers.end(begun, ended, Launched::Host, Instant::now()) {
-            self.add_fault(None, Kind::Observer { node: format!("item {}", self.number()).into(), message }.into());
+        if let Err(error) = observers.end(begun, ended, Launched::Host, Instant::now()) {
+            self.add_fault(None, error);
         }
     }
 
@@ -140,9 +139,8 @@ impl Item<'_> {
             // ORDERING: Relaxed: nodes that read it come after this.
             times.ended[node.index()].store(observers.ns_of(end), Ordering::Relaxed);
         }
-        let name = begun.work.name.clone();
-        if let Err(message) = observers.end(begun, ended, launched, end) {
-            self.add_fault(Some(node), Kind::Observer { node: name, message }.into());
+        if let Err(error) = observers.end(begun, ended, launched, end) {
+            self.add_fault(Some(node), error);
         }
     }
 

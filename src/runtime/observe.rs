@@ -46,6 +46,12 @@ use crate::plan::Plan;
 /// # Ok::<(), anabranch::Error>(())
 /// ```
 pub trait Observer: Send + Sync + 'static {
+    /// Returns whether the other methods than [`Observer::ended`] are called. Asked once, when the executor
+    /// is built. If all observers need only ends, work costs less. The default is true.
+    fn needs_begins(&self) -> bool {
+        true
+    }
+
     /// Called where work is handed over: a run or a flow is made, an operation is pushed. Returns what the
     /// work keeps of this thread, such as its current span, for [`Observer::begins`]. The default keeps
     /// nothing.
@@ -74,6 +80,10 @@ pub trait Observer: Send + Sync + 'static {
 }
 
 impl<F: Fn(&WorkSpan) + Send + Sync + 'static> Observer for F {
+    fn needs_begins(&self) -> bool {
+        false
+    }
+
     fn ended(&self, span: &WorkSpan) {
         self(span);
     }

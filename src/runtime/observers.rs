@@ -2,11 +2,11 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::thread;
+use std::thread::{self, ThreadId};
 use std::time::Instant;
 
 use super::{Ended, Launched, Observer, Origin, RunId, Work, WorkSpan, WorkThread, inside};
-use crate::error::shielded;
+use crate::error::{Kind, Result, shielded};
 use crate::sync::thread_local;
 
 thread_local! {
@@ -14,6 +14,8 @@ thread_local! {
     static AROUND: Cell<u64> = const { Cell::new(0) };
     /// One more than the number of the worker that this thread is; else 0.
     static WORKER: Cell<u32> = const { Cell::new(0) };
+    /// This thread, once it was asked for: `std::thread::current` counts an owner.
+    static THREAD: Cell<Option<ThreadId>> = const { Cell::new(None) };
 }
 
 /// Marks this thread as that worker of an executor.
@@ -29,20 +31,27 @@ pub(crate) fn run_around() -> Option<RunId> {
 impl WorkThread {
     pub(crate) fn current() -> Self {
         let worker = WORKER.try_with(Cell::get).unwrap_or(0).checked_sub(1);
-        Self { worker, id: thread::current().id() }
+        let id = THREAD.try_with(Cell::get).ok().flatten().unwrap_or_else(|| {
+            let id = thread::current().id();
+            let _ = THREAD.try_with(|thread| thread.set(Some(id)));
+            id
+        });
+        Self { worker, id }
     }
 }
 
 /// The observers of an executor; at least one.
 pub(crate) struct Observers {
     all: Box<[Arc<dyn Observer>]>,
+    needs_begins: bool,
     /// The times that runs keep count from here.
     epoch: Instant,
 }
 
 impl Observers {
     pub(crate) fn of(all: Vec<Arc<dyn Observer>>) -> Option<Self> {
-        (!all.is_empty()).then(|| Self { all: all.into(), epoch: Instant::now() })
+        let needs_begins = all.iter().any(|observer| observer.needs_begins());
+        (!all.is_empty()).then(|| Self { all: all.into(), needs_begins, epoch: Instant::now() })
     }
 
     /// Returns the time now, in ns, as runs keep it: never 0.
@@ -61,6 +70,9 @@ impl Observers {
 
     /// Returns what work keeps of this thread, for each observer.
     pub(crate) fn origins(&self) -> Origins {
+        if !self.needs_begins {
+            return Origins::default();
+        }
         // A panic of theirs is of no work yet, and there is nothing to fail.
         let origin = |observer: &Arc<dyn Observer>| {
             let mut origin = None;
@@ -75,30 +87,40 @@ impl Observers {
     ///
     /// `of` is the engine that a wait of an observer would be for, or 0.
     pub(crate) fn begin(&self, of: usize, work: Work, ready: Instant, origins: &Origins) -> Begun {
-        let panic = self.tell(of, |at, observer| observer.begins(&work, origins.of(at)));
+        let panic = if self.needs_begins { self.tell(of, |at, observer| observer.begins(&work, origins.of(at))) } else { None };
         // Later, because what an observer does in `begins` is not the work's.
         let start = Instant::now();
-        Begun { of, work, ready: ready.min(start), start, polls: 0, panic }
+        let thread = WorkThread::current();
+        let (ready, ended, launched) = (ready.min(start), Ended::Ok, Launched::Host);
+        Begun { of, panic, span: WorkSpan { work, thread, ready, start, end: start, polls: 0, ended, launched } }
     }
 
     /// Runs a body, or polls a future, which must not unwind. Tells of it before and after.
     pub(crate) fn around<R>(&self, begun: &mut Begun, body: impl FnOnce() -> R) -> R {
-        begun.polls += 1;
-        begun.keep(self.tell(begun.of, |_, observer| observer.enters(&begun.work)));
-        let outer = AROUND.try_with(|around| around.replace(begun.work.run.get())).unwrap_or(0);
+        begun.span.polls += 1;
+        if self.needs_begins {
+            begun.keep(self.tell(begun.of, |_, observer| observer.enters(&begun.span.work)));
+        }
+        let outer = AROUND.try_with(|around| around.replace(begun.span.work.run.get())).unwrap_or(0);
         let done = body();
         let _ = AROUND.try_with(|around| around.set(outer));
-        begun.keep(self.tell(begun.of, |_, observer| observer.leaves(&begun.work)));
+        if self.needs_begins {
+            begun.keep(self.tell(begun.of, |_, observer| observer.leaves(&begun.span.work)));
+        }
         done
     }
 
-    /// Tells that work has ended, at this time. Returns the message of the first observer that has panicked
-    /// at this work.
-    pub(crate) fn end(&self, begun: Begun, ended: Ended, launched: Launched, end: Instant) -> Result<(), String> {
-        let Begun { of, work, ready, start, polls, panic } = begun;
-        let span = WorkSpan { work, thread: WorkThread::current(), ready, start, end, polls, ended, launched };
-        let last = self.tell(of, |_, observer| observer.ended(&span));
-        panic.or(last).map_or(Ok(()), Err)
+    /// Tells that work has ended, at this time. Returns the error of the first observer that has panicked at
+    /// this work.
+    pub(crate) fn end(&self, mut begun: Begun, ended: Ended, launched: Launched, end: Instant) -> Result<()> {
+        // In its place: a span is large, and each move of it is a copy.
+        let span = &mut begun.span;
+        (span.thread, span.end, span.ended, span.launched) = (WorkThread::current(), end, ended, launched);
+        let last = self.tell(begun.of, |_, observer| observer.ended(&begun.span));
+        match begun.panic.take().or(last) {
+            None => Ok(()),
+            Some(message) => Err(Kind::Observer { node: begun.span.work.name, message }.into()),
+        }
     }
 
     /// Calls all observers. Returns the message of the first panic.
@@ -125,15 +147,17 @@ impl Origins {
 /// Work that observers have been told of, and that has not ended.
 pub(crate) struct Begun {
     of: usize,
-    pub(crate) work: Work,
-    ready: Instant,
-    pub(crate) start: Instant,
-    polls: u32,
+    /// Complete but for its end.
+    span: WorkSpan,
     /// The message of the first observer that has panicked at it.
     panic: Option<String>,
 }
 
 impl Begun {
+    pub(crate) fn start(&self) -> Instant {
+        self.span.start
+    }
+
     fn keep(&mut self, panic: Option<String>) {
         if self.panic.is_none() {
             self.panic = panic;

@@ -1,6 +1,6 @@
 //! The house rules that a reader relies on, checked on the source itself: rooms name only rooms above them,
-//! files and functions stay small, every file says what it is, the dangerous words stay where they belong, and
-//! the index of the decisions is whole.
+//! files and functions stay small, every file says what it is, the dangerous words stay where they belong,
+//! and the index of the decisions is whole.
 
 mod circles;
 mod decisions;

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::engine_core::{EngineCore, NO_SLOT};
 use crate::engine::order::{Granted, Operation, Rest, Role};
-use crate::error::Kind;
+use crate::error::Error;
 use crate::runtime::{Begun, Ended, Launched, Observers, Origins, Work, WorkKind};
 use crate::sync::lock;
 
@@ -76,17 +76,16 @@ impl EngineCore {
         for (access, variable) in operation.variables() {
             variable.set_ended_ns(access.uses().changes(), observed.observers.ns_of(end));
         }
-        let name = begun.work.name.clone();
-        if let Err(message) = observed.observers.end(begun, ended, launched, end) {
-            self.report_observer(operation, Kind::Observer { node: name, message });
+        if let Err(error) = observed.observers.end(begun, ended, launched, end) {
+            self.report_observer(operation, error);
         }
     }
 
     #[cold]
-    fn report_observer(&self, operation: &Operation, kind: Kind) {
+    fn report_observer(&self, operation: &Operation, error: Error) {
         match operation.scope() {
-            Some(scope) => scope.fail(kind.into()),
-            None => self.keep_failure(&kind.into()),
+            Some(scope) => scope.fail(error),
+            None => self.keep_failure(&error),
         }
     }
 }

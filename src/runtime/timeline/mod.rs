@@ -4,7 +4,7 @@ mod svg;
 #[cfg(feature = "json")]
 mod trace;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
@@ -40,7 +40,7 @@ struct Kept {
     /// How many spans came when it was full.
     left_out: u64,
     /// The names of threads.
-    threads: HashMap<ThreadId, String>,
+    threads: Vec<(ThreadId, String)>,
 }
 
 impl Timeline {
@@ -167,13 +167,20 @@ impl Plan {
 }
 
 impl Observer for Timeline {
+    fn needs_begins(&self) -> bool {
+        false
+    }
+
     fn ended(&self, span: &WorkSpan) {
         let mut kept = self.kept();
         if kept.spans.len() == self.spans_max {
             kept.left_out += 1;
             return;
         }
-        kept.threads.entry(span.thread.id).or_insert_with(|| thread_name(span.thread));
+        // There are few threads, and most often it is one of the first.
+        if !kept.threads.iter().any(|(id, _)| *id == span.thread.id) {
+            kept.threads.push((span.thread.id, thread_name(span.thread)));
+        }
         kept.spans.push(span.clone());
     }
 }

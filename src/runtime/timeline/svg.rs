@@ -63,7 +63,7 @@ fn panel(kept: Kept) -> Panel {
     let mut rows: Vec<Line> = lines.iter().copied().flatten().collect();
     rows.sort_unstable();
     rows.dedup();
-    let names: HashMap<usize, &str> = numbers.iter().filter_map(|(id, at)| Some((*at, &**threads.get(id)?))).collect();
+    let names: HashMap<usize, &str> = threads.iter().filter_map(|(id, name)| Some((*numbers.get(id)?, &**name))).collect();
     let begin = spans.first().map(|span| span.start);
     let us = |time: Instant| begin.map_or(0.0, |begin| time.saturating_duration_since(begin).as_secs_f64() * 1e6);
     let over_items: HashSet<RunId> = spans.iter().filter(|span| span.work.item > 0).map(|span| span.work.run).collect();

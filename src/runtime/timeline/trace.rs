@@ -90,7 +90,7 @@ impl Serialize for Events<'_> {
         let mut events = serializer.serialize_seq(None)?;
         events.serialize_element(&Event::name("process_name", 0, "anabranch"))?;
         for (id, &tid) in &trace.threads {
-            let name = trace.kept.threads.get(id).map_or("a thread", |name| name);
+            let name = trace.kept.threads.iter().find(|(known, _)| known == id).map_or("a thread", |(_, name)| name);
             events.serialize_element(&Event::name("thread_name", tid, name))?;
         }
         for (span, number) in trace.kept.spans.iter().zip(1..) {

@@ -1,5 +1,5 @@
-//! Checks of the decisions, one file each: a number of its own, a status, rooms that exist, links that lead to
-//! files, and one place in the index, under its first room.
+//! Checks of the decisions, one file each: a number of its own, a status, rooms that exist, links that lead
+//! to files, and one place in the index, under its first room.
 
 use std::collections::BTreeSet;
 
