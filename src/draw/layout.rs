@@ -1,6 +1,8 @@
 //! Where the bars of a panel lie: lanes of rows, for bars that overlap; which part of the time the rows show;
 //! which rows are left out.
 
+#[cfg(test)]
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::Panel;
@@ -195,4 +197,54 @@ pub(super) fn width_wanted(bars: &[Bar], until: f64) -> f64 {
     let label = labels.get(labels.len() * 3 / 4).copied().unwrap_or(0) as f64;
     let wide = (label * CHAR + 10.0).clamp(BOX_MIN, BOX_MAX);
     lengths.get(lengths.len() / 4).map_or(0.0, |length| until / length * wide)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::draw::Row;
+
+    fn panel(rows: usize, bars: Vec<Bar>) -> Panel {
+        let row = |row| Row { name: format!("row {row}"), is_host: true };
+        let until = bars.iter().map(|bar| bar.end).fold(0.0, f64::max);
+        Panel { rows: (0..rows).map(row).collect(), bars, until, ..Panel::default() }
+    }
+
+    #[test]
+    fn bars_that_overlap_lie_in_lanes_of_their_row() {
+        // Seen to fail with one lane.
+        let bars = (0..200).map(|at| Bar::new(at % 3, "a", at as f64, at as f64 + 1.0 + (at % 7) as f64));
+        let panel = panel(3, bars.collect());
+        let layout = panel.layout(1000.0);
+        let mut free: BTreeMap<(usize, usize), f64> = BTreeMap::new();
+        for (bar, lane) in panel.bars.iter().zip(&layout.lanes) {
+            let end = free.entry((bar.row, lane.expect("all are shown"))).or_insert(0.0);
+            assert!(*end <= bar.start, "{bar:?} covers another one");
+            *end = bar.end;
+        }
+    }
+
+    #[test]
+    fn many_bars_are_shown_in_part_and_few_as_a_whole() {
+        // Seen to fail with a part that has bars of 6 pixels only, and so hardly any.
+        let bars = |count: usize| (0..count).map(|at| Bar::new(0, "a", at as f64 * 50.0, at as f64 * 50.0 + 1.0)).collect();
+        let few = panel(1, bars(20));
+        assert!(!few.layout(1000.0).is_cut(&few));
+        let many = panel(1, bars(100_000));
+        let layout = many.layout(1000.0);
+        let shown = layout.lanes.iter().flatten().count();
+        assert!(layout.is_cut(&many) && (150..=250).contains(&shown), "{shown}");
+    }
+
+    #[test]
+    fn of_many_rows_the_busiest_are_drawn() {
+        // Seen to fail with the first rows.
+        let length = |row: usize| if row.is_multiple_of(3) { 10.0 } else { 1.0 };
+        let panel = panel(100, (0..100).map(|row| Bar::new(row, "a", 0.0, length(row))).collect());
+        let layout = panel.layout(1000.0);
+        let drawn: Vec<usize> = layout.rows.iter().filter_map(|at| at.row).collect();
+        assert_eq!((drawn.len(), layout.rows.len(), layout.rows_left_out()), (ROWS_MAX - 1, ROWS_MAX, 100 + 1 - ROWS_MAX));
+        assert!((0..100).step_by(3).all(|row| drawn.contains(&row) && !layout.is_left_out(row)));
+        assert!(drawn.is_sorted());
+    }
 }

@@ -25,8 +25,12 @@ impl FlowShared {
         observers.around(begun, poll)
     }
 
-    /// Tells observers, if there are any, that it has ended so. A panic of theirs fails it.
+    /// Tells observers, if there are any, that it has ended so. A panic of theirs fails it. In a forked child,
+    /// where a thread that does not exist may hold their locks, they are told nothing.
     pub(super) fn tell_end<T>(&self, begun: Option<Begun>, result: Result<T>) -> Result<T> {
+        if self.core.is_forked() {
+            return result;
+        }
         let (Some(observers), Some(begun)) = (&self.core.observers, begun) else { return result };
         let told = observers.end(begun, Ended::of_result(&result), Launched::Host, Instant::now());
         result.and_then(|done| told.map(|()| done))

@@ -3,6 +3,8 @@
 mod all_work;
 mod ledger;
 mod stats;
+#[cfg(feature = "json")]
+mod trace;
 
 use std::collections::HashSet;
 use std::sync::Arc;
