@@ -18,6 +18,7 @@ mod slice;
 mod stopwatch;
 mod stream;
 mod ticket;
+#[cfg(any(test, not(anabranch_loom)))]
 mod try_lock;
 mod worker;
 
@@ -30,6 +31,7 @@ pub(crate) use slice::{Pace, Slice};
 pub(crate) use stopwatch::Stopwatch;
 pub use stream::HostStream;
 pub(crate) use ticket::{Progress, Queue, Ticket, TicketOrigin};
+#[cfg(any(test, not(anabranch_loom)))]
 pub(crate) use try_lock::TryLock;
 pub(crate) use worker::{Alone, Tickets, aside, at_steps_of, is_aside, is_at_a_step};
 #[cfg(test)]
