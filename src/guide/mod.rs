@@ -16,6 +16,7 @@
 //! | [`flows`] | control flow as async code; which of graph, pipeline, loop, engine and flow to choose |
 //! | [`observing`] | pictures, traces, logs and metrics of what runs |
 //! | [`simulation`] | all orders of a graph, virtual time, pictures, and the tool |
+//! | [`testing`] | tests of your concurrent code: all orders, replays, faults, wakers, loom |
 //
 // GUIDES: text for users, beside the API. Lives here: one Markdown file per subject, whose code is tested.
 // Never here: code of the library.
@@ -55,3 +56,6 @@ pub mod observing {}
 
 #[doc = include_str!("simulation.md")]
 pub mod simulation {}
+
+#[doc = include_str!("testing.md")]
+pub mod testing {}
