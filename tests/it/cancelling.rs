@@ -8,10 +8,9 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
 use anabranch::{BoxError, Error, Executor, Graph, HostStream, Inputs, Plan, Run, Value, inputs, take};
+use tokio_test::{assert_pending, task};
 
-use crate::support::{
-    Alarm, Counted, Dice, Tally, block_on, executor, executors, panic_quietly, plan, poll_once, poll_with, until, value_of,
-};
+use crate::support::{Counted, Dice, Tally, block_on, executor, executors, panic_quietly, plan, poll_once, until, value_of};
 
 /// Twenty nodes, every fourth of them async, every fourth a taker. Each adds up what it reads.
 fn twenty(tally: &Tally) -> Plan {
@@ -293,11 +292,11 @@ fn another_thread_may_cancel() {
             std::future::pending::<Result<(), _>>()
         });
         let run = Arc::new(exec.run(&plan(&g), Inputs::new()));
-        let (mut node, (alarm, waker)) = (run.node("endless"), Alarm::new());
-        until(|| poll_once(&mut node).is_pending() && is_polled.load(SeqCst) == 1);
-        assert!(poll_with(&mut node, &waker).is_pending());
+        let mut node = task::spawn(run.node("endless"));
+        until(|| node.poll().is_pending() && is_polled.load(SeqCst) == 1);
+        assert_pending!(node.poll());
         thread::spawn(move || run.cancel()).join().unwrap();
-        until(|| alarm.rings() > 0);
+        until(|| node.is_woken());
         assert!(block_on(node).unwrap_err().is_cancelled());
         block_on(exec.idle()).unwrap();
     }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use anabranch::{Executor, Graph, Inputs, Plan, inputs};
 use futures::channel::oneshot;
 use futures::future::join_all;
+use tokio_test::{assert_pending, task};
 
 use crate::support::{Alarm, Dice, alone, block_on, plan, poll_once, poll_with, until};
 
@@ -106,16 +107,13 @@ fn the_end_of_a_run_wakes_the_next_one_only() {
     for exec in executors() {
         let plan = waiting();
         let ((sender, first), (_sender, second), (_, third)) = (letter(), letter(), letter());
-        let mut runs = [first, second, third].map(|inputs| exec.run(&plan, inputs));
-        let alarms = [0; 3].map(|_| Alarm::new());
-        for (run, (_, waker)) in runs.iter_mut().zip(&alarms) {
-            assert!(poll_with(run, waker).is_pending());
-        }
+        let mut runs = [first, second, third].map(|inputs| task::spawn(exec.run(&plan, inputs)));
+        runs.iter_mut().for_each(|run| assert_pending!(run.poll()));
         sender.send(1).unwrap();
         block_on(&mut runs[0]).unwrap();
-        until(|| alarms[1].0.rings() > 0);
-        assert!(poll_with(&mut runs[1], &alarms[1].1).is_pending());
-        assert_eq!(alarms[2].0.rings(), 0);
+        until(|| runs[1].is_woken());
+        assert_pending!(runs[1].poll());
+        assert!(!runs[2].is_woken());
     }
 }
 

@@ -2,12 +2,13 @@
 //! done to them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::Waker;
 
 use anabranch::{Executor, Graph, Inputs, Plan, Run};
 use futures::channel::oneshot;
+use tokio_test::{assert_pending, task};
 
 use crate::support::{
     Deed, block_on, chain, executor, executors, hooked, panic_quietly, plan, poll_once, poll_with, until, value_of,
@@ -164,16 +165,14 @@ fn a_run_that_is_next_is_woken_through_its_waker() {
             async move { Ok(opened.await?) }
         });
         g.output("out", &out);
-        let (mut first, mut second) = (exec.run(&plan(&g), Inputs::new()), exec.run(&eleven(), Inputs::new()));
-        let is_polled = Arc::new(AtomicBool::new(false));
-        assert!(poll_once(&mut first).is_pending());
-        let polled = is_polled.clone();
-        let waker = hooked(move |deed| _ = polled.fetch_or(deed == Deed::Wake, SeqCst));
-        assert!(poll_with(&mut second, &waker).is_pending());
+        let [mut first, mut second] = [&plan(&g), &eleven()].map(|plan| task::spawn(exec.run(plan, Inputs::new())));
+        assert_pending!(first.poll());
+        assert_pending!(second.poll());
         opens.send(10).unwrap();
-        is_ten(first);
-        until(|| is_polled.load(SeqCst));
-        is_ten(second);
+        until(|| first.is_woken());
+        is_ten(first.into_inner());
+        until(|| second.is_woken());
+        is_ten(second.into_inner());
     }
 }
 

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anabranch::{BoxError, Executor, Graph, Inputs, Plan, Run};
 use futures::channel::oneshot;
+use tokio_test::{assert_pending, assert_ready_ok, task};
 
 use crate::support::{Alarm, Deed, block_on, chain, executor, executors, hooked, plan, poll_once, poll_with, until, value_of};
 
@@ -52,15 +53,14 @@ fn a_thousand_spurious_polls_change_nothing() {
 fn only_the_last_waker_is_woken() {
     for exec in executors() {
         let (plan, sender, polls) = waits_for_a_number();
-        let mut run = exec.run(&plan, Inputs::new());
-        until(|| poll_once(&mut run).is_pending() && polls.load(SeqCst) == 1);
-        let ((first, first_waker), (last, last_waker)) = (Alarm::new(), Alarm::new());
-        assert!(poll_with(&mut run, &first_waker).is_pending());
-        assert!(poll_with(&mut run, &last_waker).is_pending());
+        let (mut first, mut last) = (task::spawn(()), task::spawn(exec.run(&plan, Inputs::new())));
+        until(|| last.poll().is_pending() && polls.load(SeqCst) == 1);
+        assert_pending!(first.enter(|cx, _| poll_with(&mut *last, cx.waker())));
+        assert_pending!(last.poll());
         sender.send(10).unwrap();
-        until(|| last.rings() > 0);
-        until(|| poll_with(&mut run, &last_waker).is_ready());
-        assert_eq!(first.rings(), 0);
+        until(|| last.is_woken());
+        until(|| last.poll().is_ready());
+        assert!(!first.is_woken());
     }
 }
 
@@ -69,17 +69,14 @@ fn everyone_who_waits_is_woken() {
     for exec in executors() {
         let (plan, sender, polls) = waits_for_a_number();
         let mut run = exec.run(&plan, Inputs::new());
-        let mut nodes: Vec<_> = (0..10).map(|n| run.node(["late", "link 3"][n % 2])).collect();
+        let mut nodes: Vec<_> = (0..10).map(|n| task::spawn(run.node(["late", "link 3"][n % 2]))).collect();
         until(|| poll_once(&mut run).is_pending() && polls.load(SeqCst) == 1);
-        let wakers: Vec<_> = nodes.iter().map(|_| Alarm::new()).collect();
-        for (node, (_, waker)) in nodes.iter_mut().zip(&wakers) {
-            assert!(poll_with(node, waker).is_pending());
-        }
+        nodes.iter_mut().for_each(|node| assert_pending!(node.poll()));
         sender.send(10).unwrap();
         block_on(run).unwrap();
-        for (mut node, (alarm, _)) in nodes.into_iter().zip(wakers) {
-            assert!(alarm.rings() >= 1);
-            assert!(matches!(poll_once(&mut node), Poll::Ready(Ok(()))));
+        for node in &mut nodes {
+            assert!(node.is_woken());
+            assert_ready_ok!(node.poll());
         }
     }
 }
@@ -154,11 +151,12 @@ fn a_late_node_future_sees_what_is_done_while_its_program_runs() {
 fn a_late_node_future_sees_what_is_done_while_an_async_node_waits() {
     for exec in executors() {
         let (plan, sender, polls) = waits_for_a_number();
-        let mut run = exec.run(&plan, Inputs::new());
-        until(|| poll_once(&mut run).is_pending() && polls.load(SeqCst) == 1);
-        assert!(poll_once(&mut run.node("first")).is_ready());
-        assert!(poll_once(&mut run.node("late")).is_pending());
+        let mut run = task::spawn(exec.run(&plan, Inputs::new()));
+        until(|| run.poll().is_pending() && polls.load(SeqCst) == 1);
+        assert_ready_ok!(task::spawn(run.node("first")).poll());
+        assert_pending!(task::spawn(run.node("late")).poll());
         sender.send(1).unwrap();
+        until(|| run.is_woken());
         block_on(run).unwrap();
     }
 }
