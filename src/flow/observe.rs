@@ -25,8 +25,8 @@ impl FlowShared {
         observers.around(begun, poll)
     }
 
-    /// Tells observers, if there are any, that it has ended so. A panic of theirs fails it. In a forked child,
-    /// where a thread that does not exist may hold their locks, they are told nothing.
+    /// Tells observers, if there are any, that it has ended so. A panic of theirs fails it. In a forked
+    /// child, where a thread that does not exist may hold their locks, they are told nothing.
     pub(super) fn tell_end<T>(&self, begun: Option<Begun>, result: Result<T>) -> Result<T> {
         if self.core.is_forked() {
             return result;

@@ -58,8 +58,8 @@ fn slices_of_a_thread_are_nested_and_all_else_begins_and_ends() {
             ids
         };
         assert_eq!(ids("b"), ids("e"));
-        // A run, eight items and their futures, a flow.
-        assert!(ids("b").len() >= 1 + 8 + 8 + 1, "{workers}: {}", ids("b").len());
+        // A run, eight items and their futures, and the flow, at least.
+        assert!(ids("b").len() > 1 + 8 + 8, "{workers}: {}", ids("b").len());
     }
 }
 
