@@ -17,7 +17,7 @@ impl Timeline {
     /// Bodies of nodes and operations are slices of their threads. Futures that were polled more than once,
     /// loops, branches, items, flows and runs are tracks of their own. Each has its run, its item, how long
     /// it waited, how it ended and its stream. Times are in microseconds from the first span on. A million
-    /// spans take about 200 MB; [`Timeline::write_perfetto`] does not hold them in memory.
+    /// spans take about 150 MB; [`Timeline::write_perfetto`] does not hold them in memory.
     ///
     /// # Examples
     /// ```
