@@ -148,7 +148,6 @@ async fn twice_pending() {
 
 #[test]
 fn what_nodes_log_is_in_their_span_their_run_and_the_request() {
-    // Seen to fail with spans that are entered in the first poll only, and without the origin of runs.
     for exec in executors() {
         let mut g = Graph::new();
         let a = g.task("decode", (), || {
@@ -235,7 +234,6 @@ fn operations_of_a_flow_and_calls_are_in_its_span() {
 
 #[test]
 fn an_operation_of_an_engine_follows_from_the_span_of_its_push() {
-    // Seen to fail with the span that is current where the operation begins.
     Collector::global();
     for exec in executors() {
         let engine = Engine::new(&exec).unwrap();

@@ -83,7 +83,6 @@ fn a_run_and_its_nodes_begin_and_end_once() {
 
 #[test]
 fn a_node_is_ready_when_all_that_it_reads_has_ended() {
-    // Seen to fail with the start of the run, and without the begins of inner graphs.
     for (exec, ledger) in executors() {
         let plan = plan(&looped());
         block_on(exec.run(&plan, inputs! { "x" => 1u64 })).unwrap();
