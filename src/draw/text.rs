@@ -59,6 +59,7 @@ mod tests {
 
     #[test]
     fn names_are_shortened_from_the_left_and_items_stay() {
+        // Seen to fail with names that lose their end.
         let shown = |name: &str, item: &str, chars: f64| label(name, item, chars * CHAR + 0.1);
         assert_eq!(shown("decode", "", 6.0).as_deref(), Some("decode"));
         assert_eq!(shown("layer.3.norm", "", 7.0).as_deref(), Some("…3.norm"));

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::future::pending;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anabranch::exec::{Ended, RunId, WorkSpan};
 use anabranch::graph::times;
@@ -12,6 +13,7 @@ use anabranch::{BoxError, Engine, Executor, Flow, Function, Graph, Inputs, Op, P
 use futures::channel::oneshot;
 use futures::{StreamExt, stream};
 use smol::future::yield_now;
+use tokio::sync::Semaphore;
 
 use super::ledger::Ledger;
 use crate::support::{block_on, panic_quietly, plan, poll_once};
@@ -83,6 +85,7 @@ fn a_run_and_its_nodes_begin_and_end_once() {
 
 #[test]
 fn a_node_is_ready_when_all_that_it_reads_has_ended() {
+    // Seen to fail without the ends of nodes, and without the begins of inner graphs.
     for (exec, ledger) in executors() {
         let plan = plan(&looped());
         block_on(exec.run(&plan, inputs! { "x" => 1u64 })).unwrap();
@@ -98,16 +101,48 @@ fn a_node_is_ready_when_all_that_it_reads_has_ended() {
     }
 }
 
+/// Futures that wait for permits, and how many have come to that.
+struct Gate {
+    permits: Semaphore,
+    arrived: AtomicUsize,
+}
+
+impl Gate {
+    async fn pass(self: Arc<Self>, x: u64) -> Result<u64, BoxError> {
+        self.arrived.fetch_add(1, Ordering::SeqCst);
+        self.permits.acquire().await?.forget();
+        Ok(x)
+    }
+}
+
+/// A future and a loop of three, each behind the gate.
+fn gated(gate: &Arc<Gate>) -> Graph {
+    let mut g = Graph::new();
+    let (one, other) = (gate.clone(), gate.clone());
+    let a = g.future("first", (), move || one.clone().pass(0));
+    let b = g.repeat("loop", &a, times(3), move |g, x| g.future("in loop", &x, move |x: Arc<u64>| other.clone().pass(*x)));
+    g.output("b", &b);
+    g
+}
+
 #[test]
-fn a_run_that_is_cancelled_at_any_poll_ends_what_it_began() {
+fn a_run_that_is_dropped_at_any_of_its_futures_ends_what_it_began() {
+    // Seen to fail where an aborted future does not end.
     for (exec, ledger) in executors() {
-        for polls in 0..12 {
-            let mut run = exec.run(&plan(&looped()), inputs! { "x" => 1u64 });
-            let is_done = (0..polls).any(|_| poll_once(&mut run).is_ready());
+        for permits in 0..=4 {
+            let gate = Arc::new(Gate { permits: Semaphore::new(permits), arrived: AtomicUsize::new(0) });
+            let mut run = exec.run(&plan(&gated(&gate)), Inputs::new());
+            let mut is_done = false;
+            while !is_done && gate.arrived.load(Ordering::SeqCst) <= permits {
+                is_done = poll_once(&mut run).is_ready();
+            }
             drop(run);
             block_on(exec.idle()).unwrap();
-            let runs: Vec<_> = ledger.close().into_iter().filter(|span| span.work.kind_name() == "run").collect();
-            assert!(runs.len() <= 1 && (!is_done || runs[0].ended == Ended::Ok), "{runs:?}");
+            let counts = counts(&ledger.close());
+            let cancelled = |kind| counts.get(&(kind, "cancelled")).copied().unwrap_or(0);
+            // The future, and the loop around all but the first one.
+            let nodes = if permits == 0 { 1 } else { 2 };
+            assert_eq!((cancelled("node"), cancelled("run")), if permits == 4 { (0, 0) } else { (nodes, 1) }, "{counts:?}");
         }
     }
 }

@@ -293,6 +293,7 @@ fn an_observer_that_panics_at_an_operation_is_reported() {
 
 #[test]
 fn a_timeline_draws_threads_as_rows_names_in_colours_and_items_together() {
+    // Seen to fail with a colour for each item, and with one group for all.
     let (timeline, begin, plan) = (Timeline::new(100), Instant::now(), three());
     let ids: Vec<_> = plan.schedule().shape().ids().collect();
     let exec = Executor::inline();

@@ -10,6 +10,7 @@ use crate::support::{block_on, plan, poll_once, until};
 
 #[test]
 fn runs_that_wait_are_counted() {
+    // Seen to fail without the count of runs in the queue.
     let exec = Executor::builder().workers(0).max_in_flight(2).build().unwrap();
     let mut g = Graph::new();
     let never = g.future("never", (), || pending::<Result<u64, BoxError>>());
@@ -25,6 +26,8 @@ fn runs_that_wait_are_counted() {
 
 #[test]
 fn suspended_flows_and_pending_operations_are_counted() {
+    // Seen to fail with a flow that is counted again in each poll, and with one that stays counted when it is
+    // dropped.
     for workers in [0, 1, 2] {
         let exec = Executor::builder().workers(workers).build().unwrap();
         let flow = || {

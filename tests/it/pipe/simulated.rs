@@ -213,6 +213,7 @@ fn the_log_shows_places_and_the_consumer() {
 
 #[test]
 fn a_picture_has_a_row_for_the_cores_and_each_device_and_a_group_for_each_item() {
+    // Seen to fail with one group for all.
     let (gpu, cpu) = (Backend::Gpu, Backend::Cpu);
     let simulation = chain([cpu, gpu, gpu, cpu], [1, 1, 2, 2]).simulation(3).unwrap();
     let picture = simulation.run().unwrap().to_svg();
