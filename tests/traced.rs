@@ -26,7 +26,6 @@ struct Seen {
     /// The names of the spans around it, the innermost first; with their `name` or `test`, if they have one.
     around: Vec<String>,
     follows: Vec<u64>,
-    is_closed: bool,
 }
 
 #[derive(Clone, Default)]
@@ -34,7 +33,9 @@ struct Collector(Arc<Mutex<Collected>>);
 
 #[derive(Default)]
 struct Collected {
-    spans: HashMap<u64, Seen>,
+    /// By number, which the registry uses again for later spans.
+    open: HashMap<u64, Seen>,
+    closed: Vec<Seen>,
     /// What was logged, with the spans around it.
     events: Vec<(String, Vec<String>)>,
 }
@@ -57,18 +58,17 @@ impl<S: Subscriber + for<'l> LookupSpan<'l>> Layer<S> for Collector {
         let mut seen = Seen { name: attributes.metadata().name(), ..Seen::default() };
         attributes.record(&mut Fields(&mut seen.fields));
         let mut collected = self.0.lock().unwrap();
-        // The registry uses numbers of closed spans again.
         let around = ctx.span(id).unwrap().scope().skip(1);
-        seen.around = around.map(|span| label(&collected.spans[&span.id().into_u64()])).collect();
-        collected.spans.insert(id.into_u64(), seen);
+        seen.around = around.map(|span| label(&collected.open[&span.id().into_u64()])).collect();
+        collected.open.insert(id.into_u64(), seen);
     }
 
     fn on_record(&self, id: &Id, record: &Record<'_>, _: Context<'_, S>) {
-        record.record(&mut Fields(&mut self.0.lock().unwrap().spans.get_mut(&id.into_u64()).unwrap().fields));
+        record.record(&mut Fields(&mut self.0.lock().unwrap().open.get_mut(&id.into_u64()).unwrap().fields));
     }
 
     fn on_follows_from(&self, id: &Id, follows: &Id, _: Context<'_, S>) {
-        self.0.lock().unwrap().spans.get_mut(&id.into_u64()).unwrap().follows.push(follows.into_u64());
+        self.0.lock().unwrap().open.get_mut(&id.into_u64()).unwrap().follows.push(follows.into_u64());
     }
 
     fn on_event(&self, event: &Event<'_>, ctx: Context<'_, S>) {
@@ -76,21 +76,14 @@ impl<S: Subscriber + for<'l> LookupSpan<'l>> Layer<S> for Collector {
         event.record(&mut Fields(&mut fields));
         let mut collected = self.0.lock().unwrap();
         let around = ctx.event_scope(event).into_iter().flatten();
-        let around = around.map(|span| label(&collected.spans[&span.id().into_u64()])).collect();
+        let around = around.map(|span| label(&collected.open[&span.id().into_u64()])).collect();
         collected.events.push((fields["message"].clone(), around));
     }
 
     fn on_close(&self, id: Id, _: Context<'_, S>) {
         let mut collected = self.0.lock().unwrap();
-        let mut seen = collected.spans.remove(&id.into_u64()).unwrap();
-        seen.is_closed = true;
-        // Under a number that no open span has.
-        let number = u64::MAX - collected.spans.len() as u64 - collected.events.len() as u64;
-        let mut number = number;
-        while collected.spans.contains_key(&number) {
-            number -= 1;
-        }
-        collected.spans.insert(number, seen);
+        let seen = collected.open.remove(&id.into_u64()).unwrap();
+        collected.closed.push(seen);
     }
 }
 
@@ -105,13 +98,14 @@ impl Collector {
         })
     }
 
-    /// Returns the spans that are in that of a test, by label, and those that are open.
+    /// Returns the spans that are in that of a test, and how many of them are open.
     fn of(&self, test: &str) -> (Vec<Seen>, usize) {
         let root = format!("request {test}");
         let collected = self.0.lock().unwrap();
-        let own: Vec<Seen> = collected.spans.values().filter(|seen| seen.around.last() == Some(&root)).cloned().collect();
-        let open = own.iter().filter(|seen| !seen.is_closed).count();
-        (own, open)
+        let is_own = |seen: &&Seen| seen.around.last() == Some(&root);
+        let open = collected.open.values().filter(is_own);
+        let all = open.clone().chain(collected.closed.iter().filter(is_own));
+        (all.cloned().collect(), open.count())
     }
 
     fn around_event(&self, message: &str) -> Vec<Vec<String>> {
@@ -251,7 +245,7 @@ fn an_operation_of_an_engine_follows_from_the_span_of_its_push() {
         });
         futures::executor::block_on(async { pushed.await.unwrap().await }).unwrap();
         // Not under the lock: a panic would drop the request there.
-        let spans: Vec<Seen> = Collector::global().0.lock().unwrap().spans.values().cloned().collect();
+        let spans = Collector::global().0.lock().unwrap().closed.clone();
         let own = spans.iter().find(|seen| seen.name == "operation" && seen.follows == [number]);
         assert!(own.is_some_and(|seen| seen.around.is_empty() && seen.fields["name"] == "write"), "{exec:?}");
         drop(request);

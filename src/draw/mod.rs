@@ -23,5 +23,6 @@ pub(crate) use bar::{Bar, Rim};
 pub(crate) use panel::{Arrow, Mark, Panel, Row};
 pub(crate) use picture::Picture;
 pub(crate) use scale::Axis;
+pub(crate) use text::counted;
 pub use time_unit::TimeUnit;
 pub(crate) use time_unit::time;

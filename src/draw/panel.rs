@@ -8,7 +8,7 @@ use super::bar::Place;
 use super::key::Key;
 use super::layout::{Layout, RowAt};
 use super::scale::{Axis, Scale};
-use super::text::{counted, escaped, shortened};
+use super::text::{escaped, shortened};
 
 /// Rows of bars.
 #[derive(Default)]
@@ -170,8 +170,7 @@ impl Panel {
         let (name, x, y) = (shortened(&name, left - 24.0).unwrap_or_default(), left - 8.0, y + (height / 2.0).min(14.0) + 4.0);
         let _ = writeln!(out, "<text class=\"end\" x=\"{x:.1}\" y=\"{y:.1}\">{}</text>", escaped(&name));
         if at.left_out > 0 {
-            let more = format!("… and {} at once", counted(at.left_out, "more"));
-            let more = more.replace("mores", "more");
+            let more = format!("… and {} more at once", at.left_out);
             let _ = writeln!(out, "<text class=\"muted end\" x=\"{x:.1}\" y=\"{:.1}\">{more}</text>", y + 15.0);
         }
         if at.row.is_none() {

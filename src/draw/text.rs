@@ -49,7 +49,7 @@ pub(super) fn escaped(text: &str) -> String {
 }
 
 /// Returns a count with its noun.
-pub(super) fn counted(count: usize, noun: &str) -> String {
+pub(crate) fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 

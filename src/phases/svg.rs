@@ -3,7 +3,7 @@
 //! followed.
 
 use super::phasing::{PhaseSpan, Phasing};
-use crate::draw::{Axis, Bar, Mark, Panel, Picture, Rim, Row, time};
+use crate::draw::{Axis, Bar, Mark, Panel, Picture, Rim, Row, counted, time};
 
 /// Periods in the picture.
 const PERIODS: u32 = 2;
@@ -19,7 +19,7 @@ impl Phasing {
         let periods = (0..PERIODS).flat_map(|period| self.iteration().iter().map(move |span| (period, span)));
         let depth = self.depth();
         let (period, latency) = (time(self.period_us()), time(self.latency_us()));
-        let title = format!("{depth} phase{}: period {period}, latency {latency}", if depth == 1 { "" } else { "s" });
+        let title = format!("{}: period {period}, latency {latency}", counted(depth as usize, "phase"));
         let panel = Panel {
             counts: self.counts(),
             rows: rows.iter().map(|&row| Row { name: self.row_name(row), is_host: false }).collect(),
@@ -60,9 +60,7 @@ impl Phasing {
         if self.loads().count() > loads.len() {
             loads.push("…".into());
         }
-        let nodes = self.phases.len();
-        let plural = if nodes == 1 { "" } else { "s" };
-        format!("{nodes} node{plural} · {} · {}", loads.join(", "), self.method_text())
+        format!("{} · {} · {}", counted(self.phases.len(), "node"), loads.join(", "), self.method_text())
     }
 
     fn mark(&self, period: u32) -> Mark {

@@ -5,9 +5,8 @@ use std::collections::HashMap;
 
 use super::runs::{Run, Runs};
 use super::spans::{Span, on_critical_path};
-use super::table::count;
 use super::{Schedule, StreamKind};
-use crate::draw::{Arrow, Axis, Bar, Panel, Picture, Rim, Row, time};
+use crate::draw::{Arrow, Axis, Bar, Panel, Picture, Rim, Row, counted, time};
 use crate::graph::{Backend, COST_US_MAX, Control, NodeId};
 
 impl Schedule {
@@ -40,7 +39,7 @@ impl Schedule {
         let drawn: Vec<Drawn<'_>> = panels.iter().map(|(schedule, spans)| Drawn::new(schedule, spans)).collect();
         let until = drawn.iter().map(|drawn| drawn.makespan_us).fold(0.0, f64::max);
         let panels: Vec<Panel> = drawn.iter().map(|drawn| drawn.panel(drawn.schedule.picture_title(), Some(until))).collect();
-        Picture { title: count(panels.len(), "schedule"), note: String::new(), colored_by: Vec::new(), panels }.draw()
+        Picture { title: counted(panels.len(), "schedule"), note: String::new(), colored_by: Vec::new(), panels }.draw()
     }
 
     fn picture_title(&self) -> String {
@@ -118,12 +117,12 @@ impl<'a> Drawn<'a> {
         let critical_us = schedule.dearest_path_us(|node| took_us.get(&node).copied().unwrap_or(0.0));
         format!(
             "{}, {}, {} · takes {}, critical path {} · {used:.0} % busy{}",
-            count(schedule.order().len(), "node"),
+            counted(schedule.order().len(), "node"),
             schedule.streams_text(),
-            count(schedule.waits(), "wait"),
+            counted(schedule.waits(), "wait"),
             at_least(is_bounded, self.makespan_us),
             at_least(is_bounded, critical_us),
-            if self.left_out > 0 { format!(" · {} left out", count(self.left_out, "span")) } else { String::new() },
+            if self.left_out > 0 { format!(" · {} left out", counted(self.left_out, "span")) } else { String::new() },
         )
     }
 

@@ -4,6 +4,7 @@
 use std::fmt;
 
 use super::{Point, Schedule, Step, StreamKind};
+use crate::draw::counted;
 
 /// Rows are wrapped before this column.
 const WIDTH: usize = 110;
@@ -28,24 +29,20 @@ impl Schedule {
     pub(super) fn streams_text(&self) -> String {
         let host = (0..self.streams()).filter(|&stream| self.kind(stream) == StreamKind::Host).count();
         match self.streams() as usize - host {
-            0 if host > 0 => count(host, "host stream"),
-            device if host > 0 => format!("{} and {}", count(device, "stream"), count(host, "host stream")),
-            device => count(device, "stream"),
+            0 if host > 0 => counted(host, "host stream"),
+            device if host > 0 => format!("{} and {}", counted(device, "stream"), counted(host, "host stream")),
+            device => counted(device, "stream"),
         }
     }
 }
 
 /// Prints the rest of the header, and the rows.
 fn table(schedule: &Schedule, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let (nodes, streams) = (count(schedule.order().len(), "node"), schedule.streams_text());
-    let (records, waits) = (count(schedule.records(), "record"), count(schedule.waits(), "wait"));
+    let (nodes, streams) = (counted(schedule.order().len(), "node"), schedule.streams_text());
+    let (records, waits) = (counted(schedule.records(), "record"), counted(schedule.waits(), "wait"));
     writeln!(f, "{nodes}, {streams}, {records}, {waits}")?;
     let label_width = (0..schedule.streams()).map(|stream| schedule.stream_name(stream).len()).max().unwrap_or(0);
     (0..schedule.streams()).try_for_each(|stream| row(schedule, stream, label_width, f))
-}
-
-pub(super) fn count(count: usize, noun: &str) -> String {
-    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 fn row(schedule: &Schedule, stream: u32, label_width: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {

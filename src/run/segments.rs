@@ -66,10 +66,9 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
             if waits().any(|event| event == 0) {
                 return Err(Kind::NotBehind.into());
             }
-            let is_observed = run.state.glance() & state::OBSERVED != 0;
             for member in members {
                 let mut begun = None;
-                let has_run = self.record(member, stream, is_observed, &mut begun);
+                let has_run = self.record(member, stream, &mut begun);
                 if let (Some(begun), Some(is_ok)) = (begun, has_run) {
                     observed.push((member.node, begun, is_ok, Instant::now()));
                 }
@@ -106,21 +105,13 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     }
 
     /// Calls the body of a segment's node. Returns whether it succeeded; None if it is skipped.
-    fn record(
-        &mut self,
-        member: &Member,
-        stream: &mut DeviceStream,
-        is_observed: bool,
-        begun: &mut Option<Begun>,
-    ) -> Option<bool> {
+    fn record(&mut self, member: &Member, stream: &mut DeviceStream, begun: &mut Option<Begun>) -> Option<bool> {
         let (item, code) = (self.item, self.code);
         let waits = slice(&code.member_waits, member.waits);
         stream.queue_mut().begin_part(Part { stream: member.stream, waits, is_awaited: member.is_awaited });
         let is_off = item.outcome(member.node) != 0 || self.skips(member.node, item.run.state.glance());
         let has_run = (!is_off).then(|| {
-            if is_observed {
-                *begun = item.begin_node(member.node);
-            }
+            *begun = item.begin_node(member.node);
             // SAFETY: this program is at this segment, so this thread alone runs its nodes; what they read
             // was recorded before, by edges of the plan. `access` is what `Graph::nodes_in_place` found.
             let cells = unsafe { item.at.frame.cells(member.access) };

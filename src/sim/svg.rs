@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::log::SimLog;
 use super::simulation::{EngineId, EngineKind, engine_of};
-use crate::draw::{Axis, Bar, Panel, Picture, Rim, Row, time};
+use crate::draw::{Axis, Bar, Panel, Picture, Rim, Row, counted, time};
 use crate::graph::NodeId;
 use crate::plan::Span;
 
@@ -35,12 +35,11 @@ impl SimLog {
     }
 
     fn counts(&self, bars: &[Bar]) -> String {
-        let plural = |count: usize| if count == 1 { "" } else { "s" };
         let items = self.shape.nodes().len().checked_div(self.nodes_of_item as usize);
-        let items = items.map_or_else(String::new, |items| format!("{items} item{} · ", plural(items)));
+        let items = items.map_or_else(String::new, |items| format!("{} · ", counted(items, "item")));
         let failed = bars.iter().filter(|bar| bar.rim == Rim::Failed).count();
         let failed = if failed == 0 { String::new() } else { format!(" · {failed} failed") };
-        format!("{items}{} node{} ran{failed} · takes {}", bars.len(), plural(bars.len()), time(self.makespan_us()))
+        format!("{items}{} ran{failed} · takes {}", counted(bars.len(), "node"), time(self.makespan_us()))
     }
 
     fn engine_of(&self, span: &Span) -> EngineId {

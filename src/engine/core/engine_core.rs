@@ -81,7 +81,7 @@ pub(in crate::engine) enum Accepted {
 
 impl Client for EngineCore {
     fn pending(&self) -> usize {
-        self.slots.in_use()
+        Self::pending(self)
     }
 
     fn shut_down(self: Arc<Self>) {

@@ -5,7 +5,7 @@ use std::thread::ThreadId;
 use std::time::Instant;
 
 use super::{Kept, Timeline};
-use crate::draw::{Axis, Bar, Panel, Picture, Rim, Row, time};
+use crate::draw::{Axis, Bar, Panel, Picture, Rim, Row, counted, time};
 use crate::plan::StreamKind;
 use crate::runtime::{Ended, Launched, RunId, WorkKind, WorkSpan};
 
@@ -149,10 +149,7 @@ fn counts(spans: &[WorkSpan], until_us: f64) -> String {
     let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
     spans.iter().for_each(|span| *kinds.entry(span.work.kind_name()).or_default() += 1);
     let order = ["run", "item", "flow", "node", "operation"];
-    let counted = order.iter().filter_map(|kind| {
-        let count = *kinds.get(kind)?;
-        Some(format!("{count} {kind}{}", if count == 1 { "" } else { "s" }))
-    });
+    let counted = order.iter().filter_map(|kind| Some(counted(*kinds.get(kind)?, kind)));
     let ended =
         |ended: Ended| spans.iter().filter(|span| span.ended == ended && span.work.plan().is_none_or(|_| span.polls > 0)).count();
     let mut parts: Vec<String> = counted.collect();
