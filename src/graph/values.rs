@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::between::Kept;
 use super::shape::NodeId;
 use crate::name::Name;
-use crate::value::{Cells, Layout, Slot};
+use crate::value::{Cells, Layout, Slot, id_of};
 
 pub(crate) struct ValueInfo {
     pub(crate) of: Type,
@@ -75,6 +75,8 @@ impl OutputPort {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Type {
     pub(crate) id: TypeId,
+    /// [`id_of`] the type.
+    pub(crate) id_fn: fn() -> TypeId,
     pub(crate) name: &'static str,
     /// In place, in bytes.
     pub(crate) size: u32,
@@ -83,7 +85,8 @@ pub(crate) struct Type {
 
 impl Type {
     pub(super) fn of<T: Send + Sync + 'static>() -> Self {
-        Self { id: TypeId::of::<T>(), name: type_name::<T>(), size: size_of::<T>() as u32, transfer: Transfer::of::<T>() }
+        let (id, id_fn, name) = (TypeId::of::<T>(), id_of::<T> as fn() -> TypeId, type_name::<T>());
+        Self { id, id_fn, name, size: size_of::<T>() as u32, transfer: Transfer::of::<T>() }
     }
 }
 

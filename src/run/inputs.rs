@@ -56,7 +56,7 @@ impl Inputs {
             && !plan.is_pipelined
             && self.given.iter().zip(&plan.inputs).all(|((name, given), input)| {
                 let may_be_shared = !given.is_shared() || input.taker.is_none();
-                **name == *input.port.name && given.type_id() == input.port.of.id && may_be_shared
+                **name == *input.port.name && given.is_of(input.port.of.id_fn) && may_be_shared
             })
     }
 
@@ -71,7 +71,7 @@ impl Inputs {
                 let known = plan.inputs.iter().map(|input| input.port.name.clone()).collect();
                 return Err(Kind::UnknownPort { what: "input", name: name.to_string(), known }.into());
             };
-            if given.type_id() != input.port.of.id {
+            if !given.is_of(input.port.of.id_fn) {
                 let (name, expected) = (input.port.name.clone(), input.port.of.name);
                 return Err(Kind::InputType { name, expected, given: given.type_name() }.into());
             }
@@ -93,7 +93,7 @@ impl Inputs {
     #[inline]
     pub(super) fn fill(&mut self, plan: &PlanInner, frame: &Frame) {
         for ((_, given), input) in self.given.drain(..).zip(&plan.inputs) {
-            assert_eq!(given.type_id(), input.port.of.id, "types were checked");
+            assert!(given.is_of(input.port.of.id_fn), "types were checked");
             // SAFETY: the run has not started, so no other thread touches the frame. The offset is that of
             // the input's slot.
             let cells = unsafe { frame.cells(if input.is_shared { Access::Share } else { Access::Tagged }) };

@@ -2,7 +2,7 @@
 
 use std::any::{TypeId, type_name};
 use std::mem::{ManuallyDrop, MaybeUninit};
-use std::ptr;
+use std::ptr::{self, fn_addr_eq};
 use std::sync::Arc;
 
 use super::args::Data;
@@ -15,12 +15,19 @@ pub(crate) struct Given {
     vtable: &'static Vtable,
 }
 
+/// Returns the id of a type: a function, because Rust 1.88 has no `TypeId` in constants. Never inlined, so
+/// that there are few copies.
+#[inline(never)]
+pub(crate) fn id_of<T: 'static>() -> TypeId {
+    TypeId::of::<T>()
+}
+
 /// The value itself, or the address of its box. Pointers, because they may be parts of the value.
 type Words = MaybeUninit<[*mut (); 2]>;
 
 /// The type of a value, and how it is moved and dropped.
 struct Vtable {
-    /// A function, because Rust 1.88 has no `TypeId` in constants.
+    /// [`id_of`] the type.
     id: fn() -> TypeId,
     name: fn() -> &'static str,
     is_shared: bool,
@@ -37,7 +44,7 @@ impl Given {
     pub(crate) fn owned<T: Data>(value: T) -> Self {
         let vtable = const {
             &Vtable {
-                id: TypeId::of::<T>,
+                id: id_of::<T>,
                 name: type_name::<T>,
                 is_shared: false,
                 // SAFETY: the caller promises what `take` asks for.
@@ -52,7 +59,7 @@ impl Given {
     pub(crate) fn shared<T: Data>(value: Arc<T>) -> Self {
         let vtable = const {
             &Vtable {
-                id: TypeId::of::<T>,
+                id: id_of::<T>,
                 name: type_name::<T>,
                 is_shared: true,
                 // SAFETY: the caller promises what `take` asks for.
@@ -64,9 +71,12 @@ impl Given {
         Self { words: put(value), vtable }
     }
 
+    /// Returns whether the type of the value is the one that [`id_of`] was taken of.
     #[inline]
-    pub(crate) fn type_id(&self) -> TypeId {
-        (self.vtable.id)()
+    pub(crate) fn is_of(&self, id: fn() -> TypeId) -> bool {
+        // The same function returns the same id. One type may have several copies of it, so these are called
+        // if the addresses differ. Two calls through pointers take 20 ns and more.
+        fn_addr_eq(self.vtable.id, id) || (self.vtable.id)() == id()
     }
 
     pub(crate) fn type_name(&self) -> &'static str {

@@ -22,7 +22,7 @@ pub(crate) use call::{Call, Outcome, TypedBody};
 pub(crate) use frame::{Access, Frame, Layout};
 #[expect(unreachable_pub, reason = "named by hidden methods of public traits")]
 pub use frame::{Cells, Slot};
-pub(crate) use given::Given;
+pub(crate) use given::{Given, id_of};
 pub(crate) use shelf::{Untakable, VarCell};
 pub use state::StateGuard;
 pub(crate) use state::StateRef;
