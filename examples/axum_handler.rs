@@ -1,61 +1,63 @@
-//! A web server whose handler awaits a run for each request. It asks itself a few questions, then shuts down.
+//! A web server whose requests are runs: each has a deadline, and those that find no room are refused. It
+//! asks itself a few questions, and ends when those that it has accepted are answered.
 //!
 //! ```sh
-//! cargo run --example axum_handler
+//! cargo run --features tower --example axum_handler
 //! ```
 
-use std::error::Error;
+use std::error::Error as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use anabranch::{BoxError, Executor, Graph, Plan, inputs};
+use anabranch::exec::Service;
+use anabranch::{BoxError, Error, Executor, Function, Graph, Result, Value};
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::{Router, routing::get};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tower::ServiceExt;
 
-/// What all requests share: an executor, and one plan.
-struct Service {
-    exec: Executor,
-    plan: Plan,
+/// The number of primes up to a limit, in words.
+type Primes = Function<Value<u32>, Value<String>>;
+
+fn primes() -> Result<Primes> {
+    Function::new("primes", |g: &mut Graph, limit: Value<u32>| {
+        let found = g.try_task("find", &limit, |&limit: &u32| match limit {
+            0..2 | 1_000_001.. => Err("ask for a number from 2 to 1000000".into()),
+            _ => Ok((2..=limit).filter(|n| (2..).take_while(|d| d * d <= *n).all(|d| n % d != 0)).collect::<Vec<u32>>()),
+        });
+        g.task("print", (&limit, &found), |limit: &u32, found: &Vec<u32>| {
+            format!("{} primes up to {limit}, the last is {}", found.len(), found.last().unwrap_or(&0))
+        })
+    })
+}
+
+/// The runtime's threads never compute: they await, while the executor's workers run the nodes. A client that
+/// goes away drops this future, and with it the run.
+async fn answer(State(primes): State<Service<Primes>>, Path(limit): Path<u32>) -> Result<String, (StatusCode, String)> {
+    let answer = primes.oneshot(limit).await.map_err(|error| (status(&error), error.source().unwrap_or(&error).to_string()))?;
+    Ok(Arc::unwrap_or_clone(answer))
+}
+
+fn status(error: &Error) -> StatusCode {
+    match error {
+        _ if error.is_busy() || error.is_shut_down() => StatusCode::SERVICE_UNAVAILABLE,
+        _ if error.is_past_deadline() => StatusCode::GATEWAY_TIMEOUT,
+        _ => StatusCode::UNPROCESSABLE_ENTITY,
+    }
 }
 
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
-    let service = Arc::new(Service { exec: Executor::host()?, plan: prime_plan()? });
-    let app = Router::new().route("/primes/{limit}", get(primes)).with_state(service.clone());
+    let exec = Executor::builder().max_in_flight(64).build()?;
+    let service = exec.service(&primes()?).timeout(Duration::from_secs(5)).shedding();
+    let app = Router::new().route("/primes/{limit}", get(answer)).with_state(service);
     let listener = TcpListener::bind("127.0.0.1:0").await?;
-    let address = listener.local_addr()?;
-    tokio::select! {
-        served = axum::serve(listener, app).into_future() => served?,
-        asked = ask(address) => asked?,
-    }
-    Ok(service.exec.shutdown().await?)
-}
-
-/// The runtime's threads never compute: they await, while the executor's workers run the nodes.
-async fn primes(State(service): State<Arc<Service>>, Path(limit): Path<u32>) -> (StatusCode, String) {
-    // A client that goes away drops this future, and with it the run.
-    let run = service.exec.run(&service.plan, inputs! { "limit" => limit });
-    match run.await.and_then(|mut outputs| outputs.take::<String>("answer")) {
-        Ok(answer) => (StatusCode::OK, answer.to_string()),
-        Err(error) => (StatusCode::UNPROCESSABLE_ENTITY, error.source().unwrap_or(&error).to_string()),
-    }
-}
-
-fn prime_plan() -> anabranch::Result<Plan> {
-    let mut g = Graph::new();
-    let limit = g.input::<u32>("limit");
-    let primes = g.try_task("find", &limit, |&limit: &u32| match limit {
-        0..2 | 1_000_001.. => Err("ask for a number from 2 to 1000000".into()),
-        _ => Ok((2..=limit).filter(|n| (2..).take_while(|d| d * d <= *n).all(|d| n % d != 0)).collect::<Vec<u32>>()),
-    });
-    let answer = g.task("print", (&limit, &primes), |limit: &u32, primes: &Vec<u32>| {
-        format!("{} primes up to {limit}, the last is {}", primes.len(), primes.last().unwrap_or(&0))
-    });
-    g.output("answer", &answer);
-    g.compile()
+    let asking = tokio::spawn(ask(listener.local_addr()?));
+    axum::serve(listener, app).with_graceful_shutdown(async { _ = asking.await }).await?;
+    Ok(exec.drain().await?)
 }
 
 async fn ask(address: SocketAddr) -> std::io::Result<()> {

@@ -13,6 +13,7 @@ mod control;
 mod countdown;
 mod deque;
 mod devices;
+mod drain;
 mod flows;
 mod hand_over;
 mod harness;

@@ -10,13 +10,13 @@ use crate::policy::{PerOperator, Single};
 use crate::sync::{AtomicBool, Ordering, spin_loop};
 use crate::{Engine, Executor, Graph, Inputs, Op, Plan};
 
-fn executor(workers: usize) -> Executor {
+pub(super) fn executor(workers: usize) -> Executor {
     let builder = Executor::builder().workers(workers).max_in_flight(1);
     builder.poll_budget(Duration::from_micros(20)).build().expect("the settings are in range")
 }
 
 /// Runs a model of a plan whose values are counted; after each execution none may be alive.
-fn check_cheap(preemptions: usize, plan: fn(&Alive) -> Plan, model: impl Fn(&Plan, &Alive) + Send + Sync + 'static) {
+pub(super) fn check_cheap(preemptions: usize, plan: fn(&Alive) -> Plan, model: impl Fn(&Plan, &Alive) + Send + Sync + 'static) {
     let alive = Alive::default();
     check_within(preemptions, move || {
         alive.assert_none();
@@ -51,7 +51,7 @@ fn join_of_two(alive: &Alive) -> Plan {
 }
 
 /// Runs the plan once. Then it has a spare block.
-fn run_once(exec: &Executor, plan: &Plan) {
+pub(super) fn run_once(exec: &Executor, plan: &Plan) {
     block_on(exec.run(plan, Inputs::new())).expect("nothing goes wrong");
 }
 
@@ -262,7 +262,7 @@ fn a_run_that_waits_for_room_hears_of_the_end_of_a_run_at_once() {
 }
 
 /// A plan of plain calls.
-fn chain_of_units(_: &Alive) -> Plan {
+pub(super) fn chain_of_units(_: &Alive) -> Plan {
     let mut g = Graph::new();
     let a = g.task("a", (), || ());
     g.task("b", &a, |_: &()| ());

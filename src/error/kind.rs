@@ -300,6 +300,10 @@ pub(crate) enum Kind {
     Observer { node: Name, message: String },
     #[error("the run or flow was cancelled")]
     Cancelled,
+    #[error("the executor is draining: it ends what has begun, and begins nothing else; use another executor")]
+    Draining,
+    #[error("the run or flow was cancelled, because it was not over at its deadline: give it more time, or less to do")]
+    PastDeadline,
 
     // Operations on variables.
     #[error("operation '{operation}' failed")]

@@ -115,15 +115,23 @@ impl Error {
         let _ = self.0.listener.set(listener);
     }
 
-    /// Returns true if the run was cancelled, by [`Run::cancel`](crate::Run::cancel) or by dropping it.
+    /// Returns true if the run was cancelled: by [`Run::cancel`](crate::Run::cancel), by dropping it, or at
+    /// its deadline.
     pub fn is_cancelled(&self) -> bool {
-        matches!(*self.0.kind, Kind::Cancelled)
+        matches!(*self.0.kind, Kind::Cancelled | Kind::PastDeadline)
     }
 
-    /// Returns true if the executor was shut down or dropped before the run or operation ended. Also true in
-    /// a child process that was forked from that of the executor's threads.
+    /// Returns true if the run, call or flow was cancelled because it was not over at its deadline
+    /// ([`Run::deadline`](crate::Run::deadline)).
+    pub fn is_past_deadline(&self) -> bool {
+        matches!(*self.0.kind, Kind::PastDeadline)
+    }
+
+    /// Returns true if the executor was shut down or dropped before the run or operation ended, or was
+    /// draining before it began. Also true in a child process that was forked from that of the executor's
+    /// threads.
     pub fn is_shut_down(&self) -> bool {
-        matches!(*self.0.kind, Kind::ShutDown | Kind::Forked)
+        matches!(*self.0.kind, Kind::ShutDown | Kind::Draining | Kind::Forked)
     }
 
     /// Returns true if the executor had no room for another run, or the engine or the flow had none for

@@ -1,10 +1,7 @@
 //! Executors: the handles to workers and devices.
 
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use futures_core::Stream;
 
@@ -16,7 +13,7 @@ use crate::error::{BoxError, Refused, Result};
 use crate::pipe::{Piped, Pipeline, RunStream};
 use crate::plan::Plan;
 use crate::run::{Inputs, Run};
-use crate::runtime::{Core, Idle, IdleWait, Keeper, Stats, WaiterKey, is_inside};
+use crate::runtime::{Core, Idle, IdleWait, Keeper, Stats};
 use crate::value::args::Data;
 
 /// Runs plans, pipelines, engines and flows on workers and devices. A clone is a further handle to the same
@@ -186,26 +183,6 @@ impl Executor {
         Idle::new(self.core().clone(), IdleWait::default())
     }
 
-    /// Shuts the executor down, and waits until its worker threads have ended. Inside of one of this
-    /// executor's nodes the call has no effect: there the first poll outside of them shuts it down.
-    ///
-    /// No further run begins. Runs in flight are cancelled: they end with an error for which
-    /// [`Error::is_shut_down`] is true. To let them finish first, await [`Executor::idle`].
-    ///
-    /// # Errors
-    /// If it is awaited inside of one of this executor's nodes.
-    ///
-    /// # Cancellation
-    /// Dropping the future only ends the wait, unless it was made inside of a node and not polled outside:
-    /// then it shuts nothing down.
-    pub fn shutdown(&self) -> Shutdown {
-        let core = self.core();
-        if !is_inside(core.address()) && !core.is_forked() {
-            core.close();
-        }
-        Shutdown { core: core.clone(), key: WaiterKey::default(), idle: self.idle() }
-    }
-
     /// Returns the number of runs in flight. It is 0 in a forked child, which lacks the executor's threads.
     pub fn in_flight(&self) -> usize {
         if self.core().is_forked() { 0 } else { self.core().in_flight() }
@@ -253,50 +230,5 @@ impl Executor {
 impl fmt::Debug for Executor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Executor").field("workers", &self.workers()).field("in_flight", &self.in_flight()).finish()
-    }
-}
-
-/// Waits for the end of an executor; made by [`Executor::shutdown`].
-///
-/// # Errors
-/// If it is polled inside of one of the executor's nodes.
-///
-/// # Cancellation
-/// Dropping it only ends the wait. The executor is shut down already, unless this was made inside of one of
-/// its nodes and not polled outside.
-#[must_use = "futures do nothing unless awaited"]
-pub struct Shutdown {
-    core: Arc<Core>,
-    key: WaiterKey,
-    idle: Idle,
-}
-
-impl fmt::Debug for Shutdown {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shutdown").finish_non_exhaustive()
-    }
-}
-
-impl Future for Shutdown {
-    type Output = Result<()>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        let Self { core, key, idle } = &mut *self;
-        let polled = Pin::new(idle).poll(cx);
-        if !matches!(polled, Poll::Ready(Err(_))) && !core.is_closed() {
-            // It was made inside of a node.
-            core.close();
-        }
-        let Poll::Ready(Ok(())) = polled else { return polled };
-        let workers = core.workers() as u64;
-        core.exits.poll(workers, key, cx).map(Ok)
-    }
-}
-
-impl Drop for Shutdown {
-    fn drop(&mut self) {
-        if !self.core.is_forked() {
-            self.core.exits.forget(&mut self.key);
-        }
     }
 }

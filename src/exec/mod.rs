@@ -9,19 +9,25 @@
 // share. Never here: how anything runs (`runtime`, `run`, `engine`, `flow`).
 
 mod builder;
+mod end;
 mod executor;
 mod explore;
 mod flows;
 #[cfg(feature = "metrics")]
 mod metrics;
+#[cfg(feature = "tower")]
+mod service;
 #[cfg(feature = "tracing")]
 mod tracing;
 
 pub use crate::runtime::{Ended, Idle, Launched, Observer, Origin, RunId, Stats, Timeline, Work, WorkKind, WorkSpan, WorkThread};
 pub use builder::ExecutorBuilder;
-pub use executor::{Executor, Shutdown};
+pub use end::{Drain, Shutdown};
+pub use executor::Executor;
 pub use explore::explore;
 #[cfg(feature = "metrics")]
 pub use metrics::Metrics;
+#[cfg(feature = "tower")]
+pub use service::Service;
 #[cfg(feature = "tracing")]
 pub use tracing::Tracing;

@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use super::function::{Function, Ports};
 use crate::error::Result;
@@ -34,8 +35,20 @@ impl<O: Ports> Call<O> {
     }
 
     /// Returns a run of a function as one whose results have types.
-    pub(super) fn of(run: Run) -> Self {
+    pub(crate) fn of(run: Run) -> Self {
         Self { run, results: PhantomData }
+    }
+
+    /// Sets a deadline, as [`Run::deadline`].
+    pub fn deadline(mut self, at: Instant) -> Self {
+        self.run = self.run.deadline(at);
+        self
+    }
+
+    /// Sets the priority, as [`Run::priority`].
+    pub fn priority(mut self, priority: i8) -> Self {
+        self.run = self.run.priority(priority);
+        self
     }
 
     /// Returns a future of one node, as [`Run::node`].

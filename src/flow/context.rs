@@ -14,7 +14,7 @@ use crate::error::{BoxError, Result};
 use crate::name::Name;
 use crate::plan::Plan;
 use crate::run::{Inputs, Run, enqueue};
-use crate::runtime::{Cancel, Core, Origins, WaiterKey, own_share};
+use crate::runtime::{Cancel, Core, Counted, Origins, WaiterKey, own_share};
 use crate::value::args::{Data, OpFn, OpFutureFn, OpKernelFn, Params, Reads};
 
 /// The context of control flow that is async code: made by [`Executor::flow`](crate::Executor::flow) and
@@ -367,6 +367,21 @@ impl Cancel for FlowShared {
 }
 
 impl FlowShared {
+    /// Begins the flow in its first poll.
+    ///
+    /// # Errors
+    /// If the executor drains, or in a forked child.
+    pub(super) fn begin(&self, flow: &mut Counted) -> Result<()> {
+        self.core.check_process()?;
+        if flow.is_counted() { Ok(()) } else { self.core.begin_flow(flow, self.scope.outer.is_some()) }
+    }
+
+    pub(super) fn end(&self, flow: &mut Counted) {
+        if !self.core.is_forked() {
+            self.core.end_flow(flow);
+        }
+    }
+
     /// Leaves the engine: the flow is over, and its code dropped.
     pub(super) fn leave(&self, key: &mut WaiterKey) {
         if !self.core.is_forked() {

@@ -6,13 +6,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
+use std::time::Instant;
 
 use pin_project_lite::pin_project;
 
 use super::context::{Flow, FlowShared};
 use crate::engine::Engine;
 use crate::error::{BoxError, Error, Kind, Result, panic_message, shielded};
-use crate::runtime::{Begun, Cancel, Canceller, RunId, Suspension, WaiterKey, poll_share};
+use crate::runtime::{Begun, Cancel, Canceller, Counted, Deadline, RunId, WaiterKey, inside_flow, poll_share};
 
 pin_project! {
     /// Control flow as async code: a future of what the closure returns. Made by
@@ -41,7 +42,10 @@ pin_project! {
         key: WaiterKey,
         // What observers were told of it, once it has begun.
         begun: Option<Begun>,
-        suspension: Suspension,
+        // Whether it is counted among the flows that have begun, and among those that wait.
+        flight: Counted,
+        suspension: Counted,
+        deadline: Option<Box<Deadline>>,
     }
 
     impl<F> PinnedDrop for FlowRun<F> {
@@ -55,6 +59,7 @@ pin_project! {
                 shared.leave(this.key);
                 let _ = shared.tell_end(this.begun.take(), Err::<(), _>(Kind::Cancelled.into()));
             }
+            shared.end(this.flight);
         }
     }
 }
@@ -151,6 +156,26 @@ impl<Fut> FlowRun<Fut> {
         self.shared.as_ref().ok().map(|shared| shared.scope.id.get())
     }
 
+    /// Sets a deadline. A flow that is not over by then is cancelled, and ends with an error for which
+    /// [`Error::is_past_deadline`](crate::Error::is_past_deadline) is true. The task that awaits the flow
+    /// keeps the deadline, so nothing happens while the flow is not polled.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::{Duration, Instant};
+    ///
+    /// use anabranch::{Executor, Flow};
+    ///
+    /// let exec = Executor::inline();
+    /// let flow = exec.flow(async |_: &Flow| Ok(std::future::pending::<()>().await));
+    /// let flow = flow.deadline(Instant::now() + Duration::from_millis(5));
+    /// assert!(futures::executor::block_on(flow).unwrap_err().is_past_deadline());
+    /// ```
+    pub fn deadline(mut self, at: Instant) -> Self {
+        self.deadline = Some(Box::new(Deadline::new(at)));
+        self
+    }
+
     /// Cancels the flow: it ends with an error for which [`Error::is_cancelled`](crate::Error::is_cancelled)
     /// is true. Does nothing to one that is over.
     pub fn cancel(&self) {
@@ -176,7 +201,15 @@ impl FlowRun<std::convert::Infallible> {
             let flow = flow?;
             work(&flow).await
         };
-        FlowRun { code: Some(code), shared, key: WaiterKey::default(), begun: None, suspension: Suspension::default() }
+        FlowRun {
+            code: Some(code),
+            shared,
+            key: WaiterKey::default(),
+            begun: None,
+            flight: Counted::default(),
+            suspension: Counted::default(),
+            deadline: None,
+        }
     }
 }
 
@@ -189,12 +222,16 @@ impl<T, F: Future<Output = Result<T>>> Future for FlowRun<F> {
         let Some(code) = this.code.as_mut().as_pin_mut() else { return Poll::Ready(Err(Kind::Spent.into())) };
         let polled = match this.shared {
             Err(error) => Poll::Ready(Err(error.clone())),
-            Ok(shared) => match shared.core.check_process() {
+            Ok(shared) => match shared.begin(this.flight) {
                 Ok(()) => {
                     this.suspension.end(&shared.core.flows_suspended);
-                    shared.tell_around(this.begun, || poll_code(shared, code, this.key, cx))
+                    let is_late = this.deadline.as_mut().is_some_and(|deadline| deadline.poll(cx));
+                    shared.tell_around(this.begun, || match is_late {
+                        true => end_late(shared),
+                        false => poll_code(shared, code, this.key, cx),
+                    })
                 }
-                Err(forked) => Poll::Ready(Err(forked)),
+                Err(refused) => Poll::Ready(Err(refused)),
             },
         };
         let Poll::Ready(result) = polled else {
@@ -207,10 +244,19 @@ impl<T, F: Future<Output = Result<T>>> Future for FlowRun<F> {
             Err(_) => result,
             Ok(shared) => {
                 shared.leave(this.key);
-                shared.tell_end(this.begun.take(), result)
+                let result = shared.tell_end(this.begun.take(), result);
+                shared.end(this.flight);
+                result
             }
         })
     }
+}
+
+/// Ends a flow at its deadline, unless it has ended otherwise.
+fn end_late<T>(shared: &FlowShared) -> Poll<Result<T>> {
+    let error = shared.scope.failure().unwrap_or_else(|| Kind::PastDeadline.into());
+    shared.scope.cancel();
+    Poll::Ready(Err(error))
 }
 
 /// Polls a flow's code, unless the flow is cancelled.
@@ -228,7 +274,7 @@ fn poll_code<T>(
         return Poll::Ready(Err(error));
     }
     shared.slice.begin();
-    let polled = catch_unwind(AssertUnwindSafe(|| code.poll(cx)));
+    let polled = inside_flow(|| catch_unwind(AssertUnwindSafe(|| code.poll(cx))));
     let error = match (polled, shared.scope.failure()) {
         (Err(panic), _) => Kind::FlowPanicked { message: panic_message(panic) }.into(),
         (Ok(polled), Some(refused)) => {

@@ -14,6 +14,7 @@
 //! | [`gpus`] | kernels, buffers and streams; what differs between a host and a GPU |
 //! | [`variables`] | engines: order that follows from what operations read and write |
 //! | [`flows`] | control flow as async code; which of graph, pipeline, loop, engine and flow to choose |
+//! | [`services`] | deadlines, priorities, load shedding, `tower`, the end of a server |
 //! | [`observing`] | pictures, traces, logs and metrics of what runs |
 //! | [`simulation`] | all orders of a graph, virtual time, pictures, and the tool |
 //! | [`testing`] | tests of your concurrent code: all orders, replays, faults, wakers, loom |
@@ -50,6 +51,9 @@ pub mod variables {}
 
 #[doc = include_str!("flows.md")]
 pub mod flows {}
+
+#[doc = include_str!("services.md")]
+pub mod services {}
 
 #[doc = include_str!("observing.md")]
 pub mod observing {}

@@ -6,6 +6,7 @@ use std::mem::ManuallyDrop;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use super::async_nodes::Drive;
 use super::at_once::AtOnce;
@@ -18,7 +19,7 @@ use crate::error::{Kind, Refused, Result};
 use crate::plan::Plan;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::runtime::{Cancel, Canceller, Core, RunId, WaiterKey, is_inside, is_inside_body, poll_share};
+use crate::runtime::{Cancel, Canceller, Core, Deadline, RunId, WaiterKey, is_inside, is_inside_body, poll_share};
 
 /// One execution of a plan: a future of its outputs. Made by [`Executor::run`](crate::Executor::run).
 ///
@@ -50,6 +51,7 @@ pub struct Run {
     is_alone: AtomicBool,
     /// Whether its outputs were given out.
     is_spent: bool,
+    deadline: Option<Box<Deadline>>,
 }
 
 impl Run {
@@ -57,7 +59,7 @@ impl Run {
     pub(crate) fn new(core: &Arc<Core>, plan: &Plan, inputs: Inputs) -> Self {
         let inner = RunInner::again(core, plan, inputs).unwrap_or_else(|inputs| RunInner::new(core, plan, None, inputs));
         let is_alone = AtomicBool::new(true);
-        Self { inner: ManuallyDrop::new(inner), key: WaiterKey::default(), is_alone, is_spent: false }
+        Self { inner: ManuallyDrop::new(inner), key: WaiterKey::default(), is_alone, is_spent: false, deadline: None }
     }
 
     /// Takes a place among the runs in flight at once, or gives the inputs back.
@@ -65,6 +67,15 @@ impl Run {
         let run = Self::new(core, plan, inputs);
         run.shared().reserve()?;
         Ok(run)
+    }
+
+    /// As [`Run::reserved`], but returns a run that is over with the error.
+    #[cfg(feature = "tower")]
+    pub(crate) fn reserved_or_over(core: &Arc<Core>, plan: &Plan, inputs: Inputs) -> Self {
+        let run = Self::new(core, plan, inputs);
+        let refused = run.shared().reserve();
+        drop(refused);
+        run
     }
 
     /// Returns the run, for a use after which others may reach it.
@@ -104,7 +115,7 @@ impl Run {
             AtOnce::Late => {}
         }
         let is_alone = AtomicBool::new(tried == AtOnce::Refused);
-        Err(Self { inner, key: WaiterKey::default(), is_alone, is_spent: false })
+        Err(Self { inner, key: WaiterKey::default(), is_alone, is_spent: false, deadline: None })
     }
 
     /// As the poll of the future, but returns what `take` makes of the outputs.
@@ -117,7 +128,7 @@ impl Run {
         let share = std::task::ready!(poll_share(cx));
         if !self.inner.is_complete() {
             self.inner.core.check_process()?;
-            std::task::ready!(self.poll_end(cx))?;
+            std::task::ready!(self.poll_in_time(cx))?;
         }
         share.used();
         self.inner.lane.forget(&mut self.key);
@@ -127,6 +138,21 @@ impl Run {
         let results = self.inner.results(take);
         *self.is_alone.get_mut() = is_alone;
         Poll::Ready(results)
+    }
+
+    /// As `poll_end`. At the deadline it ends the wait, too: what still runs then may take long.
+    fn poll_in_time(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        let is_late = self.deadline.as_mut().is_some_and(|deadline| deadline.poll(cx));
+        if !is_late {
+            return self.poll_end(cx);
+        }
+        self.shared().cancel(state::LATE);
+        if !self.inner.is_complete() {
+            self.inner.lane.forget(&mut self.key);
+            self.is_spent = true;
+            return Poll::Ready(Err(Kind::PastDeadline.into()));
+        }
+        Poll::Ready(Ok(()))
     }
 
     /// Starts, drives, and waits for the end.
@@ -151,6 +177,45 @@ impl Run {
         let outcome = unsafe { RunInner::run_at_once(&mut self.inner) };
         *self.is_alone.get_mut() = outcome == AtOnce::Complete;
         outcome
+    }
+
+    /// Sets a deadline. A run that is not over by then is cancelled, and its future is ready with an error
+    /// for which [`Error::is_past_deadline`](crate::Error::is_past_deadline) is true. It does not wait for
+    /// tasks that are running: these run to their ends, and
+    /// [`Executor::in_flight`](crate::Executor::in_flight) counts the run until then.
+    ///
+    /// The task that awaits the run keeps the deadline, so nothing happens while the run is not polled. A
+    /// [`NodeFuture`] alone does not keep it, but ends with the run. A simulated executor has no clock:
+    /// there, too, the deadline is one of the real clock.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::{Duration, Instant};
+    ///
+    /// use anabranch::{Executor, Graph, Inputs};
+    ///
+    /// let mut g = Graph::new();
+    /// let never = g.future("never", (), async || std::future::pending().await);
+    /// g.output::<u32>("never", &never);
+    /// let exec = Executor::inline();
+    /// let run = exec.run(&g.compile()?, Inputs::new()).deadline(Instant::now() + Duration::from_millis(5));
+    /// let error = futures::executor::block_on(run).unwrap_err();
+    /// assert!(error.is_past_deadline() && error.is_cancelled());
+    /// # Ok::<(), anabranch::Error>(())
+    /// ```
+    pub fn deadline(mut self, at: Instant) -> Self {
+        self.deadline = Some(Box::new(Deadline::new(at)));
+        self
+    }
+
+    /// Sets the priority: when runs wait because `max_in_flight` others are in flight, one of a higher
+    /// priority is admitted first. Those of the same priority are admitted in the order of their first polls.
+    /// It is 0 unless set. A run of a low priority may wait as long as others of a higher one come.
+    ///
+    /// It has no effect on a run in flight, nor on one that waits already.
+    pub fn priority(self, priority: i8) -> Self {
+        self.inner.set_priority(priority);
+        self
     }
 
     /// Returns the number by which observers know the run.

@@ -272,8 +272,13 @@ impl<P: Port> Items<P> {
         if self.has_ended || room == 0 || !self.run.reserve_items(room) {
             return;
         }
+        // A drain ends what has begun, and a source may have no end.
+        let is_draining = !self.run.is_nested && self.run.core.is_draining();
         // The source is foreign code, and is not polled again after a panic.
-        let filled = catch_unwind(AssertUnwindSafe(|| self.fill_room(cx, source)));
+        let filled = catch_unwind(AssertUnwindSafe(|| match is_draining {
+            true => self.has_ended = true,
+            false => self.fill_room(cx, source),
+        }));
         self.begin_filled();
         if let Err(panic) = filled {
             self.begin_failed(Kind::SourcePanicked { message: panic_message(panic) }.into());

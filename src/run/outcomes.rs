@@ -177,5 +177,9 @@ impl Site {
 
 /// Returns the error of a run that was cancelled with these bits.
 pub(super) fn cancelled(bits: u32) -> Error {
-    if bits & state::SHUT_DOWN != 0 { Kind::ShutDown.into() } else { Kind::Cancelled.into() }
+    match () {
+        () if bits & state::SHUT_DOWN != 0 => Kind::ShutDown.into(),
+        () if bits & state::LATE != 0 => Kind::PastDeadline.into(),
+        () => Kind::Cancelled.into(),
+    }
 }

@@ -18,12 +18,27 @@ use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, OnceLock, Ordering, f
 use crate::value::Frame;
 
 impl Client for RunInner {
+    fn drain(&self) {
+        if self.pipelining.is_some() && !self.is_nested {
+            self.lane.ring();
+        }
+    }
+
     fn shut_down(self: Arc<Self>) {
         self.cancel(state::SHUT_DOWN);
     }
 }
 
 impl RunInner {
+    /// Sets the priority of a run that is not queued.
+    pub(super) fn set_priority(&self, priority: i8) {
+        if let Start::Waiting(waiting) = &mut *lock(&self.start)
+            && !waiting.turn.is_queued()
+        {
+            waiting.turn.set_priority(priority);
+        }
+    }
+
     /// Starts the run if it has not started and there is room; otherwise queues it.
     pub(super) fn start(self: &Arc<Self>) -> Poll<()> {
         let mut start = lock(&self.start);
@@ -33,7 +48,7 @@ impl RunInner {
         }
         // A run in the queue was checked at its first poll.
         // Items are checked one by one.
-        let is_checked = *turn != 0 || self.pipelining.is_some();
+        let is_checked = turn.is_queued() || self.pipelining.is_some();
         let checked = if is_checked { Ok(()) } else { inputs.check(self.plan()) };
         let admitted = match (checked, *slot) {
             (Ok(()), Some(slot)) => Poll::Ready(Ok(slot)),

@@ -4,6 +4,7 @@
 //! bit         set by                                   read by
 //! CANCELLED   cancel, drop, shutdown                   every step: bodies no longer run
 //! SHUT_DOWN   shutdown, together with CANCELLED        the verdict
+//! LATE        the deadline, together with CANCELLED    the verdict
 //! FAILED      (a count) items of which a step failed   every step: do its predecessors have values?
 //! WATCHED     the future of a node                     every step: signal the program's lane
 //! OBSERVED    the start of the run                     every step: call the observer
@@ -26,6 +27,7 @@ use crate::sync::{AtomicU32, Ordering};
 
 pub(crate) const CANCELLED: u32 = 1;
 pub(crate) const SHUT_DOWN: u32 = 2;
+pub(crate) const LATE: u32 = 4;
 pub(crate) const WATCHED: u32 = 8;
 pub(crate) const OBSERVED: u32 = 16;
 pub(crate) const DONE: u32 = 32;

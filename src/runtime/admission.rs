@@ -1,6 +1,7 @@
 //! Admission: which runs are in flight, which wait for room, and which engines there are. Waiting runs are
-//! admitted in the order in which they came. One lock has all states, but one word counts those in flight: a
-//! run at once needs no place, and so no lock (see [`Flights`]).
+//! admitted by priority, and those of one priority in the order in which they came. One lock has all states,
+//! but one word counts those in flight: a run at once needs no place, and so no lock (see
+//! [`flights`](super::flights)).
 //!
 //! A run that a node of another run awaits is a *nested* one. It has a place of its own kind: if it waited
 //! for those in flight, each of them could wait for one that waits.
@@ -17,7 +18,8 @@
 //!  any              close              (unchanged)  clients are shut down; the next admit is an error
 //! ```
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 use std::task::Poll;
 
@@ -25,7 +27,7 @@ use slab::Slab;
 
 use super::{Client, Core, Lane};
 use crate::error::{Kind, Result, shielded};
-use crate::sync::{AtomicU64, MutexGuard, Ordering, lock};
+use crate::sync::{MutexGuard, lock};
 
 pub(crate) const ENGINES_MAX: usize = 256;
 /// The most nested runs in flight. Others wait.
@@ -47,7 +49,7 @@ impl Flying {
     ///
     /// # Safety
     /// The run is in flight: the caller found it among those, and still has the lock.
-    unsafe fn owner(&self) -> Arc<dyn Client> {
+    pub(super) unsafe fn owner(&self) -> Arc<dyn Client> {
         // SAFETY: the address comes from an `Arc`, which has an owner as long as the run is in flight.
         unsafe { Arc::increment_strong_count(self.0) };
         // SAFETY: this takes over the count that was added.
@@ -55,109 +57,45 @@ impl Flying {
     }
 }
 
-/// The number of runs in flight, and two flags for runs that begin or end:
-///
-/// ```text
-/// bit      set under the lock                            then
-/// ASKED    a run is queued, or a task waits until        a run at once is not admitted, and one that ends
-///          none is in flight                             takes the lock
-/// CLOSED   by a shutdown                                 no run is admitted
-/// ```
-///
-/// A run is queued only by the exchange that finds no room. So a run that ends before it makes room, and one
-/// that ends after it sees ASKED. Only runs at once change the word without the lock.
-pub(super) struct Flights(AtomicU64);
-
-const CLOSED: u64 = 1 << 63;
-const ASKED: u64 = 1 << 62;
-
-impl Flights {
-    pub(super) fn new() -> Self {
-        Self(AtomicU64::new(0))
-    }
-
-    #[inline]
-    fn word(&self) -> u64 {
-        // ORDERING: Acquire pairs with the Release in `end`: what those runs did is visible.
-        self.0.load(Ordering::Acquire)
-    }
-
-    fn count(&self) -> usize {
-        (self.word() & !(CLOSED | ASKED)) as usize
-    }
-
-    /// Changes the word, unless `change` returns None.
-    #[inline]
-    fn update(&self, change: impl Fn(u64) -> Option<u64>) -> bool {
-        // ORDERING: Relaxed: the exchange decides.
-        let mut word = self.0.load(Ordering::Relaxed);
-        while let Some(new) = change(word) {
-            // ORDERING: AcqRel: as in `word`, and as in `end`.
-            match self.0.compare_exchange_weak(word, new, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => return true,
-                Err(found) => word = found,
-            }
-        }
-        false
-    }
-
-    /// Counts one more run, if there is room for it beside `kept` others.
-    fn begin(&self, max: usize, kept: usize) -> bool {
-        let max = max.saturating_sub(kept) as u64;
-        self.update(|word| ((word & !ASKED) < max).then_some(word + 1))
-    }
-
-    /// As `begin`, unless the lock is needed.
-    #[inline]
-    fn begin_at_once(&self, max: usize) -> bool {
-        self.update(|word| (word < max as u64).then_some(word + 1))
-    }
-
-    /// Sets ASKED if there is no room beside `kept` others.
-    fn ask_for_room(&self, max: usize, kept: usize) -> bool {
-        let max = max.saturating_sub(kept) as u64;
-        self.update(|word| ((word & !ASKED) >= max).then_some(word | ASKED))
-    }
-
-    /// Counts one run less. Returns whether the lock is needed.
-    #[inline]
-    fn end(&self) -> bool {
-        // ORDERING: AcqRel: a thread that sees the new count sees what the run did.
-        self.0.fetch_sub(1, Ordering::AcqRel) & ASKED != 0
-    }
-
-    /// Sets bits.
-    fn raise(&self, bits: u64) {
-        // ORDERING: AcqRel: a run that is not counted before has ended, or sees the bits.
-        self.0.fetch_or(bits, Ordering::AcqRel);
-    }
-
-    fn clear_asked(&self) {
-        // ORDERING: Relaxed: it is set again under the same lock.
-        self.0.fetch_and(!ASKED, Ordering::Relaxed);
-    }
-}
-
 #[derive(Default)]
 pub(super) struct Clients {
     /// By slot and by place. Those that are free are used again.
-    runs: Slab<Option<Flying>>,
+    pub(super) runs: Slab<Option<Flying>>,
     pub(super) engines: Slab<Weak<dyn Client>>,
     /// Which places of nested runs are taken.
-    nested: Slab<()>,
+    pub(super) nested: Slab<()>,
     /// The lanes of nested runs that wait for a place.
     pub(super) nested_waiting: Vec<Arc<Lane>>,
     /// The lanes of runs that wait for room, by turn.
-    pub(super) waiting: BTreeMap<u64, Arc<Lane>>,
-    last_turn: u64,
-    /// The last turn that was called. Each waiting run up to this turn was woken once. It takes its room when
-    /// it is polled, or passes it on when it leaves.
-    called: u64,
+    pub(super) waiting: BTreeMap<Turn, Arc<Lane>>,
+    arrivals: u64,
+    /// The runs that have waited and were woken. Each takes its room when it is polled, or passes it on when
+    /// it leaves.
+    pub(super) called: BTreeSet<Turn>,
+}
+
+/// When a run is admitted: those of a higher priority first, then in the order of arrival.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub(crate) struct Turn {
+    priority: Reverse<i8>,
+    /// Its number among the runs that had to wait, from 1; 0 if it has not waited yet.
+    arrival: u64,
+}
+
+impl Turn {
+    pub(crate) fn set_priority(&mut self, priority: i8) {
+        debug_assert!(!self.is_queued(), "the queue is sorted by it");
+        self.priority = Reverse(priority);
+    }
+
+    pub(crate) fn is_queued(self) -> bool {
+        self.arrival != 0
+    }
 }
 
 impl Core {
     pub(crate) fn is_closed(&self) -> bool {
-        self.flights.word() & CLOSED != 0
+        self.flights.is_closed()
     }
 
     pub(crate) fn in_flight(&self) -> usize {
@@ -169,32 +107,35 @@ impl Core {
     pub(super) fn check_idle(&self) -> bool {
         let clients = lock(&self.clients);
         // It stays set: another task may be registered, too. The next run to end answers it.
-        self.flights.raise(ASKED);
+        self.flights.ask();
         clients.nested.is_empty() && self.flights.count() == 0
     }
 
     /// Admits a run and returns its place among those in flight, or an error if the executor is closed. If
-    /// there is no room, a run with a lane is queued; the lane is rung when the run is called. `turn` is 0 at
-    /// first, and then the run's turn in the queue, until [`Core::leave_queue`].
-    pub(crate) fn admit(&self, run: Flying, turn: &mut u64, lane: Option<&Arc<Lane>>) -> Poll<Result<u16>> {
+    /// there is no room, a run with a lane is queued, and gets an arrival in its `turn`, until
+    /// [`Core::leave_queue`]. The lane is rung when the run is called.
+    pub(crate) fn admit(&self, run: Flying, turn: &mut Turn, lane: Option<&Arc<Lane>>) -> Poll<Result<u16>> {
         let mut clients = lock(&self.clients);
         if self.is_closed() {
             return Poll::Ready(Err(Kind::ShutDown.into()));
         }
+        if !turn.is_queued() {
+            self.check_draining()?;
+        }
         loop {
-            // A new run comes after all that wait.
-            let kept = if *turn == 0 { clients.waiting.len() } else { 0 };
-            let is_called = *turn == 0 || *turn <= clients.called;
-            if is_called && self.flights.begin(self.max_in_flight, kept) {
-                clients.waiting.remove(turn);
+            let is_queued = turn.is_queued();
+            let is_called = is_queued && clients.called.contains(turn);
+            let kept = if is_queued { 0 } else { clients.room_before(*turn) };
+            if (is_called || !is_queued) && self.flights.begin(self.max_in_flight, kept) {
+                clients.called.remove(turn);
                 self.expect_client();
                 return Poll::Ready(Ok(clients.runs.insert(Some(run)) as u16));
             }
-            debug_assert!(*turn == 0 || !is_called, "no more runs are called than there is room for");
-            let Some(lane) = lane.filter(|_| *turn == 0) else { return Poll::Pending };
+            debug_assert!(!is_called, "no more runs are called than there is room for");
+            let Some(lane) = lane.filter(|_| !is_queued) else { return Poll::Pending };
             if self.flights.ask_for_room(self.max_in_flight, kept) {
-                clients.last_turn += 1;
-                *turn = clients.last_turn;
+                clients.arrivals += 1;
+                turn.arrival = clients.arrivals;
                 clients.waiting.insert(*turn, lane.clone());
                 return Poll::Pending;
             }
@@ -211,6 +152,7 @@ impl Core {
         }
         if clients.nested.len() < NESTED_MAX {
             self.expect_client();
+            self.flights.note_nested();
             return Poll::Ready(Ok((self.nested_base() + clients.nested.insert(())) as u16));
         }
         if !clients.nested_waiting.iter().any(|waiting| Arc::ptr_eq(waiting, lane)) {
@@ -238,9 +180,9 @@ impl Core {
     }
 
     /// Takes a run that will not start out of the queue. The next waiting run gets its room, if it had any.
-    pub(crate) fn leave_queue(&self, turn: u64) {
+    pub(crate) fn leave_queue(&self, turn: Turn) {
         let mut clients = lock(&self.clients);
-        if clients.waiting.remove(&turn).is_some() {
+        if clients.waiting.remove(&turn).is_some() || clients.called.remove(&turn) {
             self.answer(clients);
         }
     }
@@ -299,13 +241,13 @@ impl Core {
     fn answer(&self, mut clients: MutexGuard<'_, Clients>) {
         let count = self.flights.count();
         let mut called = Vec::new();
-        while clients.called_ones() + count < self.max_in_flight
+        while clients.called.len() + count < self.max_in_flight
             && let Some(lane) = clients.call_next()
         {
             called.push(lane);
         }
         let is_idle = clients.nested.is_empty() && count == 0;
-        if clients.waiting.is_empty() && (is_idle || !self.idle.is_awaited()) {
+        if clients.waiting.is_empty() && clients.called.is_empty() && (is_idle || !self.idle.is_awaited()) {
             self.flights.clear_asked();
         }
         drop(clients);
@@ -349,11 +291,13 @@ impl Core {
     pub(crate) fn close(&self) {
         let (present, waiting) = {
             let mut clients = lock(&self.clients);
-            self.flights.raise(CLOSED);
+            self.flights.close();
             // SAFETY: these are in flight, and the lock is held.
             let runs = clients.runs.iter().filter_map(|(_, run)| run.as_ref()).map(|run| unsafe { run.owner() });
             let engines = clients.engines.iter().filter_map(|(_, engine)| engine.upgrade());
             let present: Vec<_> = runs.chain(engines).collect();
+            // Those that were called are about to ask.
+            clients.called.clear();
             (present, std::mem::take(&mut clients.waiting))
         };
         for client in present {
@@ -369,17 +313,25 @@ impl Core {
 }
 
 impl Clients {
-    /// Returns the number of waiting runs that were called, for which room is kept.
-    fn called_ones(&self) -> usize {
-        self.waiting.range(..=self.called).count()
+    /// Returns whether runs wait for room, or are about to take it.
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty() || !self.called.is_empty() || !self.nested_waiting.is_empty()
     }
 
-    /// Gives room to one more waiting run, and returns its lane. The run stays in the queue until it is
-    /// admitted or leaves.
+    /// Returns how much room is not for a run that did not wait: it is kept for those that were called, and
+    /// for those that wait, if one of them comes first. Room that waiting runs leave is transient: the run
+    /// that made it is about to call one of them.
+    fn room_before(&self, turn: Turn) -> usize {
+        let new = Turn { arrival: u64::MAX, ..turn };
+        let is_behind = self.waiting.first_key_value().is_some_and(|(first, _)| *first < new);
+        self.called.len() + if is_behind { self.waiting.len() } else { 0 }
+    }
+
+    /// Gives room to one more waiting run, and returns its lane. The run keeps it until it is admitted or
+    /// leaves.
     fn call_next(&mut self) -> Option<Arc<Lane>> {
-        let (&turn, lane) = self.waiting.range(self.called + 1..).next()?;
-        let lane = lane.clone();
-        self.called = turn;
+        let (turn, lane) = self.waiting.pop_first()?;
+        self.called.insert(turn);
         Some(lane)
     }
 }

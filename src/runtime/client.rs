@@ -3,6 +3,7 @@
 use std::marker::PhantomData;
 use std::sync::{Arc, Weak};
 
+use super::Idle;
 use super::core::Core;
 use crate::device::host::{Entry, Queue, Resume, Ticket};
 use crate::error::Result;
@@ -14,6 +15,14 @@ pub(crate) trait Client: Send + Sync + 'static {
     fn pending(&self) -> usize {
         0
     }
+
+    /// Returns a wait until no operation of an engine is pending; None for a run.
+    fn idle(self: Arc<Self>) -> Option<Idle> {
+        None
+    }
+
+    /// Takes in no further items: the executor drains.
+    fn drain(&self) {}
 
     /// Ends the work that has not begun: the executor shuts down. The workers stay until the client has left
     /// its place.

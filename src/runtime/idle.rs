@@ -6,8 +6,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use super::{Core, WaiterKey, is_inside};
-use crate::error::{Kind, Result};
+use super::WaiterKey;
+use crate::error::Result;
 
 /// Waits until no run of an executor is in flight, or no operation of an engine is pending; made by
 /// [`Executor::idle`](crate::Executor::idle) and [`Engine::idle`](crate::Engine::idle).
@@ -20,7 +20,7 @@ use crate::error::{Kind, Result};
 /// Dropping it changes nothing.
 #[must_use = "futures do nothing unless awaited"]
 pub struct Idle {
-    of: Arc<dyn Drain>,
+    of: Arc<dyn Idles>,
     wait: IdleWait,
 }
 
@@ -35,14 +35,14 @@ pub(crate) struct IdleWait {
 }
 
 /// An executor or an engine, which can be waited for until it is idle.
-pub(crate) trait Drain: Send + Sync + 'static {
+pub(crate) trait Idles: Send + Sync + 'static {
     fn poll_idle(&self, wait: &mut IdleWait, cx: &mut Context<'_>) -> Poll<Result<()>>;
     /// Ends a wait that is over or was dropped.
     fn end_wait(&self, wait: &mut IdleWait);
 }
 
 impl Idle {
-    pub(crate) fn new(of: Arc<dyn Drain>, wait: IdleWait) -> Self {
+    pub(crate) fn new(of: Arc<dyn Idles>, wait: IdleWait) -> Self {
         Self { of, wait }
     }
 }
@@ -65,26 +65,5 @@ impl Drop for Idle {
 impl fmt::Debug for Idle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Idle").finish_non_exhaustive()
-    }
-}
-
-impl Drain for Core {
-    fn poll_idle(&self, wait: &mut IdleWait, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        self.check_process()?;
-        if is_inside(self.address()) {
-            return Poll::Ready(Err(Kind::InsideNode.into()));
-        }
-        self.idle.register(&mut wait.lane, cx);
-        if !self.check_idle() {
-            return Poll::Pending;
-        }
-        self.idle.forget(&mut wait.lane);
-        Poll::Ready(Ok(()))
-    }
-
-    fn end_wait(&self, wait: &mut IdleWait) {
-        if !self.is_forked() {
-            self.idle.forget(&mut wait.lane);
-        }
     }
 }

@@ -71,6 +71,31 @@ pub(crate) fn is_outside() -> bool {
     INNERMOST.try_with(|innermost| innermost.get().is_null()).unwrap_or(false)
 }
 
+thread_local! {
+    /// Whether this thread polls a flow's code.
+    static IS_IN_FLOW: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Polls a flow's code.
+#[inline]
+pub(crate) fn inside_flow<R>(poll: impl FnOnce() -> R) -> R {
+    struct Leave(bool);
+
+    impl Drop for Leave {
+        fn drop(&mut self) {
+            let _ = IS_IN_FLOW.try_with(|is_in_flow| is_in_flow.set(self.0));
+        }
+    }
+
+    let _leave = Leave(IS_IN_FLOW.try_with(|is_in_flow| is_in_flow.replace(true)).unwrap_or(false));
+    poll()
+}
+
+/// Returns true if this thread runs a flow, a node or an operation of any executor.
+pub(crate) fn is_inside_work() -> bool {
+    !is_outside() || IS_IN_FLOW.try_with(Cell::get).unwrap_or(false)
+}
+
 /// Returns true if this thread runs something of that executor or engine.
 pub(crate) fn is_inside(of: usize) -> bool {
     frames().any(|frame| frame & !BODY == of)

@@ -1,8 +1,6 @@
 //! What an executor does at this moment, in numbers.
 
-use std::sync::Arc;
-
-use super::{Client, Core};
+use super::Core;
 use crate::error::shielded;
 use crate::sync::lock;
 
@@ -27,17 +25,19 @@ pub struct Stats {
     pub runs_in_limbo: usize,
     /// The operations of engines and flows that were pushed and have not ended. A wait for a variable is one.
     pub operations_pending: usize,
+    /// The flows that have begun and are not over.
+    pub flows_in_flight: usize,
     /// The flows that wait: their last poll was pending.
     pub flows_suspended: usize,
 }
 
 impl Core {
     pub(crate) fn stats(&self) -> Stats {
-        let (runs_waiting, engines) = {
+        let runs_waiting = {
             let clients = lock(&self.clients);
-            let engines: Vec<Arc<dyn Client>> = clients.engines.iter().filter_map(|(_, engine)| engine.upgrade()).collect();
-            (clients.waiting.len() + clients.nested_waiting.len(), engines)
+            clients.waiting.len() + clients.called.len() + clients.nested_waiting.len()
         };
+        let engines = self.engines();
         let operations_pending = engines.iter().map(|engine| engine.pending()).sum();
         // One of these may be the last owner of its engine, whose drop runs user code.
         engines.into_iter().for_each(|engine| _ = shielded(|| drop(engine)));
@@ -50,7 +50,8 @@ impl Core {
             runs_waiting,
             runs_in_limbo: self.limbo.len(),
             operations_pending,
-            flows_suspended: self.flows_suspended.count(),
+            flows_in_flight: self.flows.get(),
+            flows_suspended: self.flows_suspended.get(),
         }
     }
 }

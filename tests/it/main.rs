@@ -48,6 +48,7 @@ mod runtimes;
 mod sandbox;
 mod scope;
 mod sections;
+mod services;
 mod simulating;
 mod sizes;
 mod smoke;

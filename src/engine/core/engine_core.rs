@@ -16,11 +16,11 @@ use crate::engine::order::{
     Unpushed, Wakes,
 };
 use crate::error::{Error, Kind, Result};
-use crate::runtime::{Client, Core, Lane, LazyId, Registration, Visits, is_inside};
+use crate::runtime::{Core, Lane, LazyId, Registration, Visits, is_inside};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Line, Mutex, MutexGuard, Ordering, fence, lock};
 
 /// The executor is shut down.
-const CLOSED: u32 = 1;
+pub(super) const CLOSED: u32 = 1;
 /// There is an observer.
 const OBSERVED: u32 = 2;
 
@@ -58,7 +58,7 @@ pub(crate) struct EngineCore {
     /// None once the executor is shut down and nothing is pending (see `leave_if_over`).
     pub(super) registration: Mutex<Option<Registration<Self>>>,
     /// The bits [`CLOSED`] and [`OBSERVED`], so that one load is enough for nearly all operations.
-    attention: AtomicU32,
+    pub(super) attention: AtomicU32,
     pub(in crate::engine) id: LazyId,
     /// If there are observers.
     pub(super) observed: Option<ObservedEngine>,
@@ -77,23 +77,6 @@ pub(in crate::engine) enum Accepted {
     /// It was run in place.
     Ended(Result<()>),
     Pending(Key),
-}
-
-impl Client for EngineCore {
-    fn pending(&self) -> usize {
-        Self::pending(self)
-    }
-
-    fn shut_down(self: Arc<Self>) {
-        // ORDERING: SeqCst pairs with `is_closed` and with the fence in `leave_if_over`. Either this thread
-        // finds the operation that a push adds, or the push sees that the engine is closed.
-        self.attention.fetch_or(CLOSED, Ordering::SeqCst);
-        self.space.ring();
-        self.async_ops.wake_all();
-        self.drivers.ring();
-        self.end_what_is_ready();
-        self.leave_if_over();
-    }
 }
 
 impl EngineCore {

@@ -8,7 +8,7 @@ use super::engine_core::EngineCore;
 use super::failures::Failures;
 use crate::engine::order::{Key, is_polling, self_wait};
 use crate::error::{Kind, Result};
-use crate::runtime::{Drain, Idle, IdleWait, Registration, is_inside, is_outside, poll_share};
+use crate::runtime::{Idle, IdleWait, Idles, Registration, is_inside, is_outside, poll_share};
 use crate::sync::lock;
 
 impl EngineCore {
@@ -78,7 +78,7 @@ impl EngineDrain {
     }
 }
 
-impl Drain for EngineDrain {
+impl Idles for EngineDrain {
     fn poll_idle(&self, wait: &mut IdleWait, cx: &mut Context<'_>) -> Poll<Result<()>> {
         let Self { core, failures } = self;
         core.may_wait_for_all()?;

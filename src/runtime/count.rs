@@ -1,0 +1,41 @@
+//! Counts of an executor's flows.
+
+use crate::sync::{AtomicU64, Line, Ordering};
+
+/// A number of flows. On a cache line of its own: tasks of many threads change it.
+pub(crate) struct Count(Line<AtomicU64>);
+
+/// Whether one flow is counted.
+#[derive(Default)]
+pub(crate) struct Counted(bool);
+
+impl Count {
+    pub(crate) fn new() -> Self {
+        Self(Line(AtomicU64::new(0)))
+    }
+
+    pub(crate) fn get(&self) -> usize {
+        // ORDERING: SeqCst: of "drain, look for flows" and "begin a flow, look for a drain" one sees the
+        // other.
+        self.0.0.load(Ordering::SeqCst) as usize
+    }
+}
+
+impl Counted {
+    pub(crate) fn is_counted(&self) -> bool {
+        self.0
+    }
+
+    pub(crate) fn begin(&mut self, of: &Count) {
+        // ORDERING: SeqCst: see `get`.
+        of.0.0.fetch_add(1, Ordering::SeqCst);
+        self.0 = true;
+    }
+
+    /// Takes back what `begin` counted, if it did. Returns true if it was the last one.
+    #[inline]
+    pub(crate) fn end(&mut self, of: &Count) -> bool {
+        // ORDERING: SeqCst: see `get`. The caller rings the waits for the last one after this.
+        std::mem::take(&mut self.0) && of.0.0.fetch_sub(1, Ordering::SeqCst) == 1
+    }
+}

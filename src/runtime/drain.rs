@@ -1,0 +1,155 @@
+//! The drain of an executor: work that has begun goes on to its end, and may make further work on the way. No
+//! other run or flow begins. When nothing is left, the executor is closed.
+//!
+//! ```text
+//!  begins             while draining
+//!  a run              if it waited before, or a flow, a node or an operation makes it; otherwise an error
+//!  a flow             if a flow, a node or an operation makes it; otherwise an error
+//!  an item            never: the source of a pipeline counts as ended
+//!  an operation       always
+//! ```
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use super::admission::Flying;
+use super::count::Counted;
+use super::inside::{is_inside, is_inside_work};
+use super::{Client, Core, IdleWait, Idles};
+use crate::error::{Kind, Result, shielded};
+use crate::sync::lock;
+
+impl Core {
+    pub(crate) fn is_draining(&self) -> bool {
+        self.flights.is_draining()
+    }
+
+    /// Returns an error if no outside work begins any more.
+    pub(crate) fn check_open(&self) -> Result<()> {
+        self.check_process()?;
+        match () {
+            () if self.is_closed() => Err(Kind::ShutDown.into()),
+            () if self.is_draining() => Err(Kind::Draining.into()),
+            () => Ok(()),
+        }
+    }
+
+    /// Returns an error for new work, unless work that has begun makes it.
+    pub(super) fn check_draining(&self) -> Result<()> {
+        let is_refused = self.is_draining() && !is_inside_work();
+        if is_refused { Err(Kind::Draining.into()) } else { Ok(()) }
+    }
+
+    /// Admits no other work from now on, and tells the runs in flight.
+    pub(crate) fn drain(&self) {
+        let present: Vec<Arc<dyn Client>> = {
+            let clients = lock(&self.clients);
+            self.flights.drain();
+            // SAFETY: these are in flight, and the lock is held.
+            let owner = |run: &Flying| unsafe { run.owner() };
+            clients.runs.iter().filter_map(|(_, run)| run.as_ref()).map(owner).collect()
+        };
+        for run in present {
+            run.drain();
+            // This may be the last owner of the run, whose drop runs user code.
+            let _ = shielded(|| drop(run));
+        }
+    }
+
+    /// Counts a flow, until its end.
+    pub(crate) fn begin_flow(&self, flow: &mut Counted, is_inner: bool) -> Result<()> {
+        // Counted first: a drain that begins after the check waits for it.
+        flow.begin(&self.flows);
+        let checked = if is_inner { Ok(()) } else { self.check_draining() };
+        if checked.is_err() {
+            self.end_flow(flow);
+        }
+        checked
+    }
+
+    pub(crate) fn end_flow(&self, flow: &mut Counted) {
+        if flow.end(&self.flows) {
+            self.idle.ring();
+        }
+    }
+
+    /// Returns the word of the runs, if there is neither a run nor a flow.
+    fn quiet(&self) -> Option<u64> {
+        let clients = lock(&self.clients);
+        self.flights.ask();
+        let word = self.flights.word();
+        let is_quiet = self.flows.get() == 0 && self.flights.count() == 0 && !clients.has_waiting();
+        (is_quiet && clients.nested.is_empty()).then_some(word)
+    }
+
+    /// Returns the engines.
+    pub(crate) fn engines(&self) -> Vec<Arc<dyn Client>> {
+        lock(&self.clients).engines.iter().filter_map(|(_, engine)| engine.upgrade()).collect()
+    }
+
+    /// Closes the executor if it has neither runs nor flows nor operations.
+    ///
+    /// An operation may make a run, and a run an operation. So the engines are looked at between two looks at
+    /// the runs: if none has begun between these, no operation has come from one.
+    pub(crate) fn close_if_drained(&self) -> bool {
+        let Some(word) = self.quiet() else { return false };
+        let engines = self.engines();
+        let is_idle = engines.iter().all(|engine| engine.pending() == 0);
+        // One of these may be the last owner of its engine, whose drop runs user code.
+        engines.into_iter().for_each(|engine| _ = shielded(|| drop(engine)));
+        let is_closed = is_idle && {
+            let _clients = lock(&self.clients);
+            self.flights.close_if(word)
+        };
+        if is_closed {
+            self.close();
+        }
+        is_closed
+    }
+}
+
+impl Core {
+    /// Waits on `idle` until a check returns true.
+    pub(super) fn poll_idle_if(
+        &self,
+        wait: &mut IdleWait,
+        cx: &mut Context<'_>,
+        is_idle: impl FnOnce() -> bool,
+    ) -> Poll<Result<()>> {
+        self.check_process()?;
+        if is_inside(self.address()) {
+            return Poll::Ready(Err(Kind::InsideNode.into()));
+        }
+        self.idle.register(&mut wait.lane, cx);
+        if !is_idle() {
+            return Poll::Pending;
+        }
+        self.idle.forget(&mut wait.lane);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Idles for Core {
+    fn poll_idle(&self, wait: &mut IdleWait, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        self.poll_idle_if(wait, cx, || self.check_idle())
+    }
+
+    fn end_wait(&self, wait: &mut IdleWait) {
+        if !self.is_forked() {
+            self.idle.forget(&mut wait.lane);
+        }
+    }
+}
+
+/// An executor, which can be waited for until it has neither runs nor flows.
+pub(crate) struct Quiet(pub(crate) Arc<Core>);
+
+impl Idles for Quiet {
+    fn poll_idle(&self, wait: &mut IdleWait, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        self.0.poll_idle_if(wait, cx, || self.0.quiet().is_some())
+    }
+
+    fn end_wait(&self, wait: &mut IdleWait) {
+        self.0.end_wait(wait);
+    }
+}
