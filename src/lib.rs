@@ -27,12 +27,12 @@ mod value;
 #[path = "../loom-tests/mod.rs"]
 mod loom_tests;
 
-/// Policies: which device stream each node goes to.
+/// Policies. A policy assigns a device stream to each node.
 ///
-/// [`Ranked`] is the default. `docs/policies.md` in the repository compares them. A type of
-/// your own that implements [`Policy`](policy::Policy) is a policy too; it answers with an
-/// [`Assignment`](policy::Assignment). [`Placement`](policy::Placement) is the choice of an engine, which
-/// learns of its operations one by one.
+/// [`Ranked`] is the default. `docs/policies.md` in the repository compares the policies. A type of your own
+/// is a policy if it implements [`Policy`](policy::Policy), which returns an
+/// [`Assignment`](policy::Assignment). [`Placement`](policy::Placement) is the choice of streams in an
+/// engine, which learns of its operations one by one.
 ///
 /// ```
 /// use anabranch::policy::{CriticalPath, Single};
@@ -50,8 +50,8 @@ pub mod policy {
     };
 }
 
-/// What only NVIDIA GPUs have: how they tell the host that work is done, and the streams behind a
-/// [`DeviceStream`], for libraries that enqueue on them.
+/// Items for NVIDIA GPUs only: how a GPU signals the host that work is done, and the CUDA stream of a
+/// [`DeviceStream`], for libraries that enqueue work on it.
 ///
 /// [`Executor::cuda`] makes an executor on a GPU.
 #[cfg(feature = "cuda")]

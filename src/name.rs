@@ -10,12 +10,12 @@ use std::sync::Arc;
 /// The name of a node, a value, a variable, an operation, a function, an input or an output. It is a `str`
 /// that is cheap to clone.
 ///
-/// Where an `impl Into<Name>` is asked for, give a `&'static str`, which allocates nothing, a `String`, a
-/// `&String`, a `Cow<'static, str>` or a `&Name`. Of a `&str` that is not static make a `String`.
+/// A parameter of type `impl Into<Name>` accepts a `&'static str` (which allocates nothing), a `String`, a
+/// `&String`, a `Cow<'static, str>` or a `&Name`. Convert other `&str` to a `String`.
 #[derive(Clone)]
 pub struct Name(Text);
 
-/// Two words, because an operation moves more than once before it is in its slot.
+/// Two words long, because an operation, which holds a name, moves more than once before it is in its slot.
 #[derive(Clone)]
 enum Text {
     Fixed(&'static str),
@@ -23,7 +23,7 @@ enum Text {
 }
 
 impl Name {
-    /// Returns true if there is nothing to drop.
+    /// Returns true if the name's drop does nothing.
     #[inline]
     pub(crate) fn is_fixed(&self) -> bool {
         matches!(self.0, Text::Fixed(_))
@@ -121,7 +121,7 @@ impl Ord for Name {
     }
 }
 
-/// As a `str`, so that maps find a name by its text.
+/// Hashes like a `str`, so that maps find a name by its text.
 impl Hash for Name {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (**self).hash(state);

@@ -1,5 +1,5 @@
-//! The primitives that protocols between threads are built on: std's, or loom's in a model. The only file
-//! that names loom.
+//! The primitives of the protocols between threads: those of std, or those of loom in a model. No other file
+//! names loom.
 
 #[cfg(not(anabranch_loom))]
 pub(crate) use std::{
@@ -20,18 +20,18 @@ pub(crate) use loom::{
 
 pub(crate) use std::sync::atomic::Ordering;
 
-/// Locks, and goes on after a panic elsewhere: every critical section of this crate leaves its data whole at
-/// each step.
+/// Locks a mutex, and ignores that a thread panicked while it held the lock: each critical section of this
+/// crate leaves its data valid at every step.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Returns what a mutex protects, without a lock: there is no other thread.
+/// Returns the value of a mutex without a lock: `&mut` excludes other threads.
 pub(crate) fn get_mut<T>(mutex: &mut Mutex<T>) -> &mut T {
     mutex.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Parks this thread for at most `most`. In a model, time passes when other threads have run.
+/// Parks this thread for at most `most`. In a model, this time ends when other threads have run.
 pub(crate) fn park_for(most: std::time::Duration) {
     #[cfg(not(anabranch_loom))]
     std::thread::park_timeout(most);
@@ -43,8 +43,8 @@ pub(crate) fn park_for(most: std::time::Duration) {
     }
 }
 
-/// A value in a cache line of its own (two, because processors fetch them in pairs): frequent writes to it
-/// do not slow down reads of its neighbours.
+/// A value in its own cache lines (two, because processors fetch them in pairs). So frequent writes to it do
+/// not slow down reads of its neighbours.
 #[repr(align(128))]
 pub(crate) struct Line<T>(pub(crate) T);
 
@@ -59,7 +59,8 @@ pub(crate) fn spawn(name: String, life: impl FnOnce() + Send + 'static) -> std::
     Builder::new().name(name).spawn(life).map(drop)
 }
 
-/// std's, but with a value for each of loom's threads, which share one of the system's.
+/// std's `thread_local`, with one value for each thread of loom. All threads of loom share one thread of the
+/// system.
 #[cfg(anabranch_loom)]
 macro_rules! thread_local_of_loom {
     ($($(#[$attr:meta])* static $name:ident: $of:ty = const { $init:expr };)*) => {
@@ -74,8 +75,8 @@ pub(crate) use {once_lock::OnceLock, thread_local_of_loom as thread_local};
 mod once_lock {
     use super::{AtomicBool, Mutex, Ordering, lock};
 
-    /// std's `OnceLock`. Loom does not see the order that std's promises, so a flag of loom's carries it: a
-    /// thread that gets the value sees all writes before `set`.
+    /// std's `OnceLock` for models. Loom does not see the order that std's type guarantees. So an atomic flag
+    /// of loom's carries it: a thread that gets the value sees all writes before `set`.
     pub(crate) struct OnceLock<T> {
         value: std::sync::OnceLock<T>,
         is_set: AtomicBool,
@@ -88,7 +89,7 @@ mod once_lock {
         }
 
         pub(crate) fn get(&self) -> Option<&T> {
-            // ORDERING: Acquire pairs with the Release in `set`.
+            // ORDERING: Acquire pairs with the Release in `set`: it makes the value visible.
             self.is_set.load(Ordering::Acquire).then(|| self.value.get().expect("it is set"))
         }
 

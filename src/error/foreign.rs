@@ -1,6 +1,6 @@
-//! Code of the user that may panic where the library calls it: wakers, observers, and above all destructors.
-//! A second panic that leaves a destructor while the thread unwinds aborts the process, so no two foreign
-//! destructors run unguarded in one place.
+//! Guards for user code that may panic where the library calls it: wakers, observers, and above all
+//! destructors. A second panic that leaves a destructor while the thread unwinds aborts the process. So no
+//! two user destructors run unguarded in one place.
 
 use std::any::Any;
 use std::mem;
@@ -13,10 +13,11 @@ pub(crate) fn shielded(foreign: impl FnOnce()) -> Result<(), String> {
     catch_unwind(AssertUnwindSafe(foreign)).map_err(panic_message)
 }
 
-/// Runs a user destructor. Its panic reaches the caller, unless the thread unwinds already: there it would
-/// abort the process.
+/// Runs a user destructor. Its panic reaches the caller, unless the thread unwinds already: there the panic
+/// would abort the process.
 ///
-/// So if several destructors panic in one place, the first panic reaches the caller, and the others end here.
+/// So if several destructors panic in one place, the caller gets the first panic, and the others are
+/// discarded.
 #[inline]
 pub(crate) fn dispose(foreign: impl FnOnce()) {
     if thread::panicking() { dispose_shielded(foreign) } else { foreign() }
@@ -33,7 +34,7 @@ pub(crate) fn drop_each<T>(items: impl IntoIterator<Item = T>) {
     items.into_iter().for_each(|item| _ = shielded(|| drop(item)));
 }
 
-/// A value of the user's that the library owns, dropped as [`dispose`] does.
+/// A user's value that the library owns. Its drop goes through [`dispose`].
 #[derive(Clone)]
 pub(crate) struct Foreign<P>(Option<P>);
 
@@ -69,8 +70,8 @@ impl<P> Drop for Foreign<P> {
 
 /// Returns the message of a panic, if it is text.
 ///
-/// The payload's drop is user code, which may panic with a payload of its own. If that one is not text, it
-/// is leaked: its drop may panic too, and so on for ever.
+/// The drop of the payload is user code, which may panic with another payload. If that payload is not text,
+/// it is leaked: its drop could panic in the same way, without end.
 pub(crate) fn panic_message(panic: Box<dyn Any + Send>) -> String {
     let text = text_of(&*panic);
     if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic)))

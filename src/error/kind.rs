@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::{Error, PortKind};
 use crate::name::Name;
 
-/// The kind of an error. Private, so that kinds can be added; the predicates of [`Error`] are the public
-/// view.
+/// The kind of an error. It is private, so that kinds can be added. The predicates of [`Error`] are the
+/// public view.
 #[derive(Debug, thiserror::Error)]
 #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
 pub(crate) enum Kind {
@@ -320,7 +320,7 @@ pub(crate) enum Kind {
     ResultLost { operation: Cow<'static, str>, because: String },
     #[error("variable '{variable}' has no value: nothing has written it, or an operation took it and wrote none; write it first")]
     VarEmpty { variable: Cow<'static, str> },
-    /// Internal: the operation that takes the variable turns it into `OpNotBegun`.
+    /// Internal: the operation that takes the variable turns this error into `OpNotBegun`.
     #[error("variable '{variable}' cannot be taken: a reader outside of the engine keeps its value")]
     VarKept { variable: Cow<'static, str> },
     #[error("operation '{operation}' takes '{variable}' and reads it too: read the taken value instead")]
@@ -425,7 +425,7 @@ pub(crate) enum Kind {
     OutputTaken { name: String },
 }
 
-/// `two inputs are`, or `a state and a feedback are`.
+/// Returns `two inputs are`, or `a state and a feedback are`.
 fn two(first: PortKind, second: PortKind) -> String {
     if first == second { format!("two {first}s are") } else { format!("{} and {} are", a(first), a(second)) }
 }
@@ -446,7 +446,7 @@ fn in_flight(items: u32) -> String {
     if items == 1 { "1 item in flight is".into() } else { format!("{items} items in flight are") }
 }
 
-/// `'a' -> 'b' -> 'a'`, with the middle left out when it is long.
+/// Returns `'a' -> 'b' -> 'a'`. If the path is long, its middle is left out.
 fn circle(path: &[Name]) -> String {
     let quoted: Vec<String> = path.iter().map(|name| format!("'{name}'")).collect();
     match quoted.len() {
@@ -455,7 +455,7 @@ fn circle(path: &[Name]) -> String {
     }
 }
 
-/// `phase 2`, or what a node without one is called.
+/// Returns `phase 2`, or the words for a node without a phase.
 fn fixed(phase: &u32) -> String {
     if *phase == 0 { "unpipelined".into() } else { format!("phase {phase}") }
 }
@@ -467,13 +467,13 @@ fn list(names: &[Name]) -> String {
     }
 }
 
-/// `from 'a' or 'b' to 'c'`.
+/// Returns `from 'a' or 'b' to 'c'`.
 fn between(from: &[String], to: &[String]) -> String {
     let names = |names: &[String]| names.iter().take(8).map(|name| format!("'{name}'")).collect::<Vec<_>>().join(" or ");
     format!("from {} to {}", names(from), names(to))
 }
 
-/// The name that was meant, or else some of the names that there are.
+/// Returns the similar name if there is one, or else some of the known names.
 fn hint(near: &Option<Name>, some: &[Name], nodes: usize) -> String {
     match (near, nodes - some.len()) {
         (Some(near), _) => format!("; did you mean '{near}'?"),

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt;
 use std::mem;
-// This room is above `sync`, and no model depends on these.
+// The atomics of std: this room is above `sync`, and no model depends on these.
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -29,20 +29,20 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// The error of a graph, a plan, a run, an operation or a flow.
 ///
 /// An error of a run is its *first cause*. [`Error::others`] lists the other nodes that failed by themselves.
-/// `{}` prints the message, `{:#}` the message and its causes, `{:?}` the same on several lines.
+/// `{}` prints the message, `{:#}` the message and its causes on one line, `{:?}` the same on several lines.
 #[derive(Clone)]
 pub struct Error(Arc<Inner>);
 
-/// The user's error that caused this one; clones of an error share it.
+/// The user's error that caused this one. Clones of an error share it.
 type Source = Foreign<Arc<dyn StdError + Send + Sync>>;
 
 struct Inner {
     kind: Arc<Kind>,
     source: Option<Source>,
     others: Vec<Error>,
-    /// The number of the item, of an error of a run over many items.
+    /// The number of the item, if the error is about an item of a run over many items.
     item: Option<u64>,
-    /// Set if one of its clones, which share all this, is reported.
+    /// Whether a clone of this error was reported. Clones share all fields.
     is_reported: AtomicBool,
     listener: OnceLock<Weak<dyn Listener>>,
 }
@@ -73,8 +73,8 @@ impl Error {
         Self::of_item(kind.clone(), source.clone(), others, Some(item))
     }
 
-    /// Returns the error of a node of a step as one of an operation of a scope, and its batch. `place` is the
-    /// end of a sentence.
+    /// Turns the error of a node of a step into the error of a scope's operation in a batch. `place` is the
+    /// end of a sentence in the message.
     pub(crate) fn in_batch(&self, operation: Name, (batch, batches): (u64, u64), place: String) -> Self {
         let kind = match &*self.0.kind {
             Kind::Failed { .. } => Kind::BatchFailed { operation, batch, batches, place },
@@ -98,19 +98,20 @@ impl Error {
         if others.is_empty() {
             return Some(first);
         }
-        // A future of the node may hold the first cause, too, and there it does not list the others.
+        // A future of the node may hold the first cause too. Its error must not list the others.
         let Inner { kind, source, .. } = &*first.0;
         Some(Self::of(kind.clone(), source.clone(), others))
     }
 
-    /// Records that this error, or its origin, is reported.
+    /// Marks the origin of this error as reported.
     pub(crate) fn note_reported(&self) {
-        // ORDERING: Relaxed: the count of the clones orders it before the drop of the last one.
+        // ORDERING: Relaxed: the `Arc`'s count of clones orders this store before the drop of the last clone,
+        // which reads it.
         self.origin().0.is_reported.store(true, Ordering::Relaxed);
     }
 
-    /// Sets the listener that gets the error if the last clone is dropped before it was reported. Only the
-    /// first listener counts.
+    /// Sets the listener, which gets the error if its last clone is dropped unreported. Only the first call
+    /// has an effect.
     pub(crate) fn report_at_last(&self, listener: Weak<dyn Listener>) {
         let _ = self.0.listener.set(listener);
     }
@@ -134,8 +135,7 @@ impl Error {
         matches!(*self.0.kind, Kind::ShutDown | Kind::Draining | Kind::Forked)
     }
 
-    /// Returns true if the executor had no room for another run, or the engine or the flow had none for
-    /// another operation.
+    /// Returns true if a limit was reached: the executor's of runs, or the engine's or flow's of operations.
     pub fn is_busy(&self) -> bool {
         matches!(*self.0.kind, Kind::Busy { .. } | Kind::EngineBusy { .. } | Kind::FlowBusy { .. })
     }
@@ -161,18 +161,18 @@ impl Error {
         matches!(*self.0.kind, Kind::DeviceLost { .. }) || self.cause().is_some_and(Error::is_device_lost)
     }
 
-    /// Returns the variable whose value could not be taken, because a reader keeps it. An operation fails
-    /// with this error before its body is called, and no body can return it.
+    /// Returns the variable whose value an operation could not take, because a reader keeps the value. The
+    /// operation fails with this error before its body is called, and no body can return it.
     pub(crate) fn kept_variable(&self) -> Option<Cow<'static, str>> {
         if let Kind::VarKept { variable } = &*self.0.kind { Some(variable.clone()) } else { None }
     }
 
-    /// Returns true if an operation could not begin, and a variable that it writes keeps its old value.
+    /// Returns true if an operation did not begin, and a variable that it writes keeps its old value.
     pub(crate) fn leaves_old_value(&self) -> bool {
         matches!(*self.0.kind, Kind::OpNotBegun { leaves_old: true, .. })
     }
 
-    /// Returns the failure of another operation that prevented this one, or else this error itself.
+    /// Returns the failure of another operation that prevented this one. Otherwise returns this error itself.
     pub(crate) fn origin(&self) -> &Error {
         let mut origin = self;
         while let (Kind::NotRun { .. } | Kind::ResultLost { .. }, Some(cause)) = (&*origin.0.kind, origin.cause()) {
@@ -186,9 +186,9 @@ impl Error {
         self.0.source.as_ref()?.downcast_ref()
     }
 
-    /// Returns true if the body of a node, of an operation or of a flow panicked, or the source of a
-    /// pipeline's items, or what makes its states. Also true if the destructor of a value panicked that an
-    /// operation replaced or freed.
+    /// Returns true if user code panicked: the body of a node, of an operation or of a flow, the source of a
+    /// pipeline's items, or a closure that makes a pipeline's states. Also true if an operation replaced or
+    /// freed a value whose destructor panicked.
     pub fn is_panic(&self) -> bool {
         use Kind::*;
         let is_drop_panic = |error: &Error| matches!(*error.0.kind, DropPanicked { .. });
@@ -203,7 +203,7 @@ impl Error {
     }
 
     /// Returns true if the node or operation did not run, because one that it depends on failed. Also true if
-    /// it ran on a device in vain, because an earlier one failed there.
+    /// it ran on a device but its result is lost, because earlier work failed there.
     pub fn is_skipped(&self) -> bool {
         matches!(*self.0.kind, Kind::Skipped { .. } | Kind::NotRun { .. } | Kind::ResultLost { .. })
     }
@@ -308,7 +308,7 @@ impl Error {
 
     /// Returns the name of the node or operation that the error is about, if it is about one. The name of a
     /// node in a loop or branch is its path: `loop/body/node`, `loop/condition/node`, `branch/arm 0/node`.
-    /// For a circle it is one of its nodes.
+    /// For a cycle it is one of its nodes.
     pub fn node(&self) -> Option<&str> {
         use Kind::*;
         match &*self.0.kind {
@@ -376,7 +376,7 @@ impl Error {
         self.0.item
     }
 
-    /// Returns the nodes of a circle, from one of them to the same one.
+    /// Returns the nodes of a cycle. The first node comes again at the end.
     pub(crate) fn circle(&self) -> Option<&[Name]> {
         if let Kind::Cycle { path } = &*self.0.kind { Some(path) } else { None }
     }

@@ -1,8 +1,8 @@
-//! What inputs and outputs are called.
+//! The kinds of ports, for messages.
 
 use std::fmt;
 
-/// What the name of a port stands for: in a pipeline, an input may be a state or a feedback.
+/// The kind of a port. In a pipeline, an input may be a state or a feedback.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum PortKind {
     Input,
@@ -11,7 +11,7 @@ pub(crate) enum PortKind {
     Output,
 }
 
-/// The word for it in messages.
+/// The word for the kind in messages.
 impl fmt::Display for PortKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -1,14 +1,15 @@
-//! Errors that give back what was refused.
+//! Errors that return the refused value.
 
 use std::error::Error as StdError;
 use std::fmt;
 
 use super::Error;
 
-/// Why something was refused, with what was refused: the error of
-/// [`Engine::try_push`](crate::Engine::try_push) and [`Executor::try_run`](crate::Executor::try_run). It
-/// becomes an [`Error`] by `?` in a function that returns that. In one that returns a boxed error write
-/// `.map_err(anabranch::Error::from)?`: a box does not take an operation, which borrows its variables.
+/// An error with the value that was refused: the error of [`Engine::try_push`](crate::Engine::try_push) and
+/// [`Executor::try_run`](crate::Executor::try_run).
+///
+/// In a function that returns an [`Error`], `?` converts it. In a function that returns a boxed error, write
+/// `.map_err(anabranch::Error::from)?`: a box cannot hold an operation, which borrows its variables.
 pub struct Refused<T> {
     error: Error,
     refused: T,
@@ -19,17 +20,17 @@ impl<T> Refused<T> {
         Self { error, refused }
     }
 
-    /// Returns why it was refused.
+    /// Returns the reason of the refusal.
     pub fn error(&self) -> &Error {
         &self.error
     }
 
-    /// Returns what was refused.
+    /// Returns the refused value.
     pub fn into_inner(self) -> T {
         self.refused
     }
 
-    /// Returns both.
+    /// Returns the reason and the refused value.
     pub fn into_parts(self) -> (Error, T) {
         (self.error, self.refused)
     }
