@@ -1,4 +1,4 @@
-//! An inner graph's view of the graphs around it: its place, and its reads there.
+//! How an inner graph refers to the graphs around it: its place in them, and its reads of their values.
 
 use std::any::TypeId;
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use super::shape::NodeId;
 use super::values::Use;
 use crate::name::Name;
 
-/// What an inner graph knows of the graphs around it. It has no access to them, so a closure that replaces
-/// its graph harms no other.
+/// The facts that an inner graph has about the graphs around it. It has no access to those graphs, so a
+/// closure that replaces its graph cannot harm another one.
 pub(super) struct Around {
     pub(super) place: Arc<Place>,
-    /// Its reads there, in this order, until it is built.
+    /// The reads of the graphs around, in this order, until the inner graph is built.
     pub(super) reads: Vec<OuterRead>,
 }
 
@@ -23,26 +23,26 @@ pub(super) struct Place {
     pub(super) role: Role,
 }
 
-/// A value of a graph around that is read in an inner graph.
+/// A read, in an inner graph, of a value of a graph around.
 pub(super) struct OuterRead {
     pub(super) graph: usize,
     pub(super) value: u32,
     pub(super) offset: u32,
     pub(super) type_id: TypeId,
-    /// None for a node that only waits for it.
+    /// None for a node that only waits for the value.
     pub(super) how: Option<Use>,
-    /// The inner graph, and the node there that reads it. None if it is a result of the graph, or the
-    /// condition's answer.
+    /// The inner graph, and the node in it that reads the value. The node is None if the value is a result of
+    /// the inner graph or the answer of a condition.
     pub(super) place: Arc<Place>,
     pub(super) reader: Option<Name>,
 }
 
-/// A part of a graph that is not complete. A usable graph has none.
+/// A part of a graph that is not complete. A graph that can be compiled has none.
 #[derive(Clone, Copy)]
 pub(super) enum Unfinished {
-    /// A branch without its end.
+    /// A branch that was not joined.
     Branch(NodeId),
-    /// A closure is building an inner graph of this node. If it panics, only this mark remains.
+    /// A closure builds an inner graph of this node. If the closure panics, this mark remains.
     Inner(NodeId),
 }
 
@@ -57,7 +57,7 @@ impl Place {
     }
 }
 
-/// Drops the places around it in a loop, because graphs may be nested deeper than a stack is.
+/// Drops the places around it in a loop: graphs may be nested deeper than the stack allows.
 impl Drop for Place {
     fn drop(&mut self) {
         let mut outer = self.outer.take();

@@ -1,5 +1,5 @@
-//! What stays from item to item in the graph of a pipeline: states and feedback. Each is an input of the
-//! graph that the pipeline fills itself. And the order between nodes of different items.
+//! Data that passes from item to item in the graph of a pipeline: states and feedback. Each is an input of
+//! the graph, which the pipeline fills itself. Also the order between nodes of different items.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::error::PortKind;
 use crate::name::Name;
 use crate::value::Cells;
 
-/// An edge from item to item: `target` waits for `source` of the item that is so many items before.
+/// An edge from item to item: `target` waits for `source` of an earlier item. `items` is the distance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ItemEdge {
     pub(crate) source: NodeId,
@@ -16,15 +16,15 @@ pub(crate) struct ItemEdge {
     pub(crate) items: u32,
 }
 
-/// Puts a value into the cells of an iteration.
+/// A function that puts a value into the cells of an iteration.
 pub(crate) type Fill = Box<dyn Fn(Cells<'_>)>;
 
-/// What stays from item to item, and the input of the graph that it is.
+/// A state or a feedback, and its input of the graph.
 #[derive(Clone)]
 pub(crate) struct Between {
     pub(crate) name: Name,
     pub(crate) input: u32,
-    /// Makes what a run of the pipeline begins with.
+    /// Makes the value with which a run of the pipeline begins.
     pub(crate) init: Arc<dyn Fn() -> Fill + Send + Sync>,
     pub(crate) is: Stays,
 }
@@ -35,14 +35,14 @@ pub(crate) enum Stays {
         holder: Option<NodeId>,
     },
     Feedback {
-        /// The value that is fed back, once that was said.
+        /// The value that is fed back, once [`Graph::feed`](super::Graph::feed) named it.
         from: Option<u32>,
-        /// Copies it from the cells of one iteration to those of another.
+        /// Copies the value from the cells of one iteration to those of another.
         copy: fn(Cells<'_>, u32, Cells<'_>, u32),
     },
 }
 
-/// Why no node may take a value by value.
+/// The reason why no node may take a value by value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kept {
     Result,

@@ -1,5 +1,5 @@
-//! Bodies for graphs that come as data: how each kind of node is added to a graph. Types are checked when
-//! they meet the data, and never after.
+//! Bodies for graphs that are loaded from data: how each kind of node is added to a graph. Types are checked
+//! once, when a graph is loaded.
 
 use std::any::TypeId;
 use std::collections::BTreeMap;
@@ -15,18 +15,18 @@ use crate::name::Name;
 use crate::value::Cells;
 use crate::value::args::tuples;
 
-/// What the nodes of a graph do that comes as data: a body for each command. [`Graph::from_shape`] puts the
-/// two together.
+/// The bodies of the nodes of a graph that is loaded from data, one for each command. [`Graph::from_shape`]
+/// makes a graph of a shape and its bodies.
 ///
-/// A body is a closure that adds the node: it gets the graph, the node's name and the values that the node
-/// reads, in their order, and returns the node's value. So it may be a task, a future or a kernel, and it may
-/// `take`; and what it adds may be an input of the graph. The values are `()`, one [`Value`], a tuple of up
-/// to eight, or a `Vec<Value<T>>` for any number of one type. It adds to the graph that it gets, and leaves
-/// it where it is: to put another one there is an error.
+/// A body is a closure that adds the node. It gets the graph, the node's name and the values that the node
+/// reads, in their order. It returns the node's value. So the node may be a task, a future, a kernel or an
+/// input of the graph, and may `take` values. The values are `()`, one [`Value`], a tuple of up to eight, or
+/// a `Vec<Value<T>>` for any number of values of one type. The body adds nodes to the graph that it gets. It
+/// is an error to replace that graph by another one.
 ///
-/// A body may `take` a state of a loop or a branch if the loop owns it. For that, the loop takes the first
-/// value (`"take": true` at its input in JSON, [`Shape::take_input`](crate::graph::Shape::take_input)), and
-/// each body gives a value that nothing else holds. Then the loop runs in place.
+/// A body may `take` a state of a loop or a branch if the loop owns the state. To own it, the loop takes its
+/// first value (`"take": true` at its input in JSON, [`Shape::take_input`](crate::graph::Shape::take_input)),
+/// and each body gives a new value that has no other owner. Then the loop runs in place.
 ///
 /// # Examples
 /// ```
@@ -42,32 +42,32 @@ pub struct Bodies(BTreeMap<Name, Foreign<Box<AddNode>>>);
 
 type AddNode = dyn Fn(&mut Graph, &Name, &[Loose]) -> Result<Loose, String> + Send + Sync;
 
-/// A value of a type that only the bodies know.
+/// A value whose type only the bodies know.
 #[derive(Clone, Copy, Debug)]
 pub struct Loose {
-    /// Its number in its graph.
+    /// The number of the value in its graph.
     pub(super) value: u32,
     pub(super) of: Type,
     pub(super) decides: Decides,
 }
 
-/// What a value can decide, if its body was given for that.
+/// The decisions for which a value can be used, as its body was declared.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Decides {
-    /// Whether a loop goes on.
+    /// Makes the value the test of a loop.
     pub(super) test: Option<fn(&mut Graph, u32) -> Test>,
-    /// Which arm a branch takes.
+    /// Reads which arm a branch takes.
     pub(super) select: Option<fn(Cells<'_>, u32) -> i64>,
 }
 
 impl Bodies {
-    /// Returns none yet.
+    /// Returns a set without bodies.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds the body of the nodes whose command is `command`; a node without one has its name for it. One
-    /// that was there before is gone.
+    /// Adds the body of the nodes whose command is `command`. The command of a node without one is its name.
+    /// Replaces an earlier body of the same command.
     pub fn node<V, R>(
         self,
         command: impl Into<Name>,
@@ -80,7 +80,7 @@ impl Bodies {
         self.with(command.into(), add, Decides::default())
     }
 
-    /// Adds a body whose value says whether a loop goes on.
+    /// Adds a body whose value decides whether a loop goes on.
     pub fn condition<V, K>(
         self,
         command: impl Into<Name>,
@@ -94,7 +94,7 @@ impl Bodies {
         self.with(command.into(), add, Decides { test: Some(test), select: None })
     }
 
-    /// Adds a body whose value says which arm a branch takes.
+    /// Adds a body whose value decides which arm a branch takes.
     pub fn selector<V, K>(
         self,
         command: impl Into<Name>,
@@ -138,8 +138,8 @@ impl fmt::Debug for Bodies {
     }
 }
 
-/// What a body in [`Bodies`] takes: `()`, a [`Value`], a tuple of up to eight, or a `Vec` of values of one
-/// type.
+/// The values that a body in [`Bodies`] gets: `()`, a [`Value`], a tuple of up to eight, or a `Vec` of values
+/// of one type.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not what a body can be given",
     label = "`()`, `Value<T>`, a tuple of up to eight of these, or `Vec<Value<T>>`"

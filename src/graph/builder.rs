@@ -1,5 +1,5 @@
-//! A graph while it is built. The methods that add to it never fail: the first mistake is kept, and `compile`
-//! returns it.
+//! A graph that is being built. The methods that add to it never fail: the graph keeps the first mistake, and
+//! `compile` returns it.
 
 use std::any::TypeId;
 use std::future::Future;
@@ -23,9 +23,9 @@ use crate::value::{Arena, Layout};
 
 /// A graph of CPU and GPU work: nodes, the values that flow between them, named inputs and outputs.
 ///
-/// Add nodes in any order in which values come before their readers. Then [`compile`](Graph::compile) it. If
-/// there is a mistake (a name used twice, an unused value, a circle), `compile` returns an error that names
-/// the nodes.
+/// Add nodes in any order in which a value comes before its readers. Then [`compile`](Graph::compile) the
+/// graph. If there is a mistake (a name used twice, an unused value, a cycle), `compile` returns an error
+/// that names the nodes.
 ///
 /// ```
 /// use anabranch::Graph;
@@ -42,7 +42,7 @@ pub struct Graph {
     pub(super) token: Arc<u8>,
     pub(super) shape: Arc<Shape>,
     pub(crate) layout: Layout,
-    /// By node.
+    /// The bodies, by node.
     pub(crate) bodies: Arena<dyn Body>,
     pub(crate) works: Vec<NodeWork>,
     pub(crate) values: Vec<ValueInfo>,
@@ -51,28 +51,28 @@ pub struct Graph {
     pub(super) mistake: Option<Error>,
     /// The loops and branches among the nodes.
     pub(crate) controls: Vec<ControlNode>,
-    /// The inner graphs of these.
+    /// The inner graphs of the controls.
     pub(crate) inner: InnerGraphs,
-    /// For an inner graph: its place, and its reads of the graphs around it.
+    /// The place of an inner graph, and its reads of the graphs around it. None for other graphs.
     pub(super) around: Option<Around>,
-    /// The part that is begun and not complete.
+    /// The part that was begun and is not complete.
     pub(super) unfinished: Option<Unfinished>,
-    /// The nodes that read values of the graphs around this one.
+    /// The nodes that read values of the graphs around this graph.
     pub(crate) captors: Vec<NodeId>,
-    /// The values that loops and branches keep, each with its keeper.
+    /// The values that loops and branches keep, each with the node that keeps it.
     pub(super) kept: Vec<(NodeId, u32)>,
-    /// What stays from item to item, in the graph of a pipeline.
+    /// The states and feedbacks, in the graph of a pipeline.
     pub(crate) between: Vec<Between>,
-    /// The order between nodes of different items, there.
+    /// The order between nodes of different items, in the graph of a pipeline.
     pub(crate) item_edges: Vec<ItemEdge>,
-    /// What plans tell of nodes of other kinds, by the full name of the node.
+    /// Details of jobs, for plans to print, by the full name of the node.
     pub(crate) details: Vec<(Name, Arc<dyn Detail>)>,
 }
 
 /// The values of a node, and how its body is called.
 #[derive(Clone, Copy)]
 pub(crate) struct NodeWork {
-    /// The first of its values; only a control or a job has more.
+    /// The first of its values. Only a control or a job has more than one.
     pub(crate) value: u32,
     pub(crate) values: u32,
     pub(crate) is_async: bool,
@@ -114,8 +114,8 @@ impl Graph {
         }
     }
 
-    /// Gives the graph a name, for pictures, observers and traces of its runs. The name of a
-    /// [`Pipeline`](crate::Pipeline) or a [`Function`](crate::Function) is that of its graph, too.
+    /// Sets the graph's name, for pictures, observers and traces of its runs. The name of a
+    /// [`Pipeline`](crate::Pipeline) or a [`Function`](crate::Function) is also the name of its graph.
     pub fn set_name(&mut self, name: impl Into<Name>) {
         self.shape_mut().set_name(name);
     }
@@ -131,12 +131,12 @@ impl Graph {
 
     /// Adds a CPU function: `work` gets the values of `reads`, and returns the node's value.
     ///
-    /// Write the types of the closure's arguments out, as in `|a: &u32, b: String| ...`. Without them rustc
+    /// Write out the types of the closure's arguments, as in `|a: &u32, b: String| ...`. Without them rustc
     /// often does not know the type of an argument, and reports "type annotations needed" (E0282) in the
     /// body, as for `|a| a.len()`. Or it does not know that a reference may have any lifetime, and reports
     /// "implementation of `FnOnce` is not general enough".
     ///
-    /// Put values of 100 kB and more into a `Box` or a `Vec`. A body returns its value over the stack, with
+    /// Put values of 100 kB and more into a `Box` or a `Vec`. A body returns its value on the stack, with
     /// several copies in a debug build, and threads have a stack of 2 MiB.
     pub fn task<I, R, F>(&mut self, name: impl Into<Name>, reads: I, work: F) -> Value<R>
     where
@@ -161,15 +161,15 @@ impl Graph {
         self.add(name.into(), reads, |_, params| Task::<_, _, _, Fallible> { params, work, kind: PhantomData })
     }
 
-    /// Adds an async node. Its future is made when its inputs are there. The executor's workers poll it,
+    /// Adds an async node. The node makes its future when its inputs exist. The executor's workers poll it
     /// inside the tokio runtime in which the run was started, so it can use that runtime's I/O and timers.
     /// Without workers, the task that awaits the run polls it ([where futures run](crate::guide::futures)).
     ///
     /// # Cancellation
-    /// When the run is cancelled or dropped, the future is dropped.
+    /// A cancel or a drop of the run drops the future.
     ///
     /// # Examples
-    /// The body may be called again. So it clones captured values into the future:
+    /// The node may call the body again, in another run. So the body clones captured values into the future:
     /// ```
     /// # use std::sync::Arc;
     /// # let (mut g, client) = (anabranch::Graph::new(), Arc::new(1));
@@ -189,8 +189,8 @@ impl Graph {
         self.add(name.into(), reads, |graph, params| Async { params, work, future: graph.layout.slot::<Fut>() })
     }
 
-    /// Adds a kernel: `work` enqueues device work onto a stream, and the device runs that in the stream's
-    /// order. `S` is the type of the stream, such as [`HostStream`](crate::HostStream).
+    /// Adds a kernel: `work` enqueues device work on a stream, and the device runs it in the stream's order.
+    /// `S` is the type of the stream, such as [`HostStream`](crate::HostStream).
     pub fn kernel<I, S, R, F>(&mut self, name: impl Into<Name>, reads: I, work: F) -> Value<R>
     where
         I: Reads<Graph>,
@@ -204,7 +204,7 @@ impl Graph {
     /// Adds a kernel whose submission can fail.
     ///
     /// # Errors
-    /// As for [`Graph::try_task`].
+    /// The same as of [`Graph::try_task`].
     pub fn try_kernel<I, S, R, F>(&mut self, name: impl Into<Name>, reads: I, work: F) -> Value<R>
     where
         I: Reads<Graph>,
@@ -234,8 +234,8 @@ impl Graph {
         &self.shape
     }
 
-    /// Replaces the shape by that of a plan of this graph. There, the readers of a value come before the node
-    /// that takes it.
+    /// Replaces the shape by that of a plan of this graph, in which the readers of a value come before the
+    /// node that takes it.
     pub(crate) fn set_shape(&mut self, shape: Arc<Shape>) {
         self.shape = shape;
     }
@@ -249,8 +249,8 @@ impl Graph {
         Arc::as_ptr(&self.token).addr()
     }
 
-    /// Returns whether a value belongs to this graph. The type is checked too, because a later graph may have
-    /// the address of one that is gone.
+    /// Returns whether a value belongs to this graph. Also checks the type, because a later graph may have
+    /// the address of a dropped one.
     pub(super) fn owns<T: 'static>(&self, value: &Value<T>) -> bool {
         let info = self.values.get(value.index as usize);
         value.graph == self.address() && info.is_some_and(|info| info.of.id == TypeId::of::<T>())
@@ -261,7 +261,7 @@ impl Graph {
         self.full_name_of(self.shape().name_of(node))
     }
 
-    /// Returns the full name of a node that has this one, or will have it.
+    /// Returns the full name of a node from its name. The node need not exist yet.
     pub(crate) fn full_name_of(&self, name: &Name) -> Name {
         match &self.around {
             None => name.clone(),
@@ -269,7 +269,7 @@ impl Graph {
         }
     }
 
-    /// Returns the first mistake, or the part that is not complete.
+    /// Returns the first mistake, or an error for the part that is not complete.
     pub(crate) fn fault(&self) -> Option<Error> {
         self.mistake.clone().or_else(|| {
             let kind = match self.unfinished? {
@@ -285,7 +285,7 @@ impl Graph {
         self.around.is_some()
     }
 
-    /// Keeps the first mistake.
+    /// Keeps an error if it is the first.
     pub(super) fn mistake(&mut self, error: Error) {
         self.mistake.get_or_insert(error);
     }
@@ -297,7 +297,7 @@ impl InnerGraphs {
     }
 }
 
-/// Level by level, because graphs may be nested deeper than a stack is.
+/// Drops the graphs level by level: they may be nested deeper than the stack allows.
 impl Drop for InnerGraphs {
     fn drop(&mut self) {
         let mut open = std::mem::take(&mut self.0);

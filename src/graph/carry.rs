@@ -1,11 +1,11 @@
-//! What a loop or a branch moves between cells, and when: its first states in, new states in the place of old
-//! ones, the last ones out.
+//! The moves of values between cells for a loop or a branch. First the initial states move in, then new
+//! states replace old ones, at the end the last states move out.
 //!
 //! ```text
 //! (x0, x1) ← (x1, next)     wait: x1 ▶ spare 0     spare 0 ▶ x0, whose value is dropped     next ▶ x1
 //! ```
-//! A value that is given once moves, whatever it is. A value that is given twice, lies in a graph around or
-//! is read by an async node is an `Arc`. No node can take such a value, which is checked here.
+//! A value that is given once is moved, of any type. A value that is given twice, that lies in a graph
+//! around, or that an async node reads is an `Arc`. No node can take such a value, which is checked here.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,7 @@ use crate::error::{Error, Kind, Result};
 use crate::name::Name;
 use crate::value::Cells;
 
-/// How many states of a chain a message names, each given for the one before it.
+/// The most states of a chain that a message names. Each of them is given for the one before it.
 const CHAIN_MAX: usize = 4;
 
 #[derive(Clone, Copy)]
@@ -28,7 +28,7 @@ pub(crate) enum Carry {
         at: u32,
         act: fn(Cells<'_>, u32),
     },
-    /// Drops what was at `to`.
+    /// Drops the old value at `to`.
     Move {
         from: u32,
         to: u32,
@@ -45,19 +45,19 @@ impl Carry {
     }
 }
 
-/// All moves of a loop or a branch.
+/// The moves of a loop or a branch.
 #[derive(Clone)]
 pub(crate) struct Carries {
-    /// When it begins.
+    /// The moves at its begin.
     pub(crate) enter: Box<[Carry]>,
-    /// When its body, or one of its arms, is done.
+    /// The moves after each inner graph that gives states.
     pub(crate) give: Box<[Box<[Carry]>]>,
-    /// When it ends.
+    /// The moves at its end.
     pub(crate) leave: Box<[Carry]>,
 }
 
 impl ControlKind {
-    /// Returns the inner graphs that give states.
+    /// Returns the inner graphs that give states, in order.
     pub(crate) fn givers(&self) -> &[Inner] {
         match self {
             Self::Repeat { body, .. } => std::slice::from_ref(body),
@@ -67,10 +67,10 @@ impl ControlKind {
 }
 
 impl Graph {
-    /// Returns what a control moves.
+    /// Returns the moves of a control.
     ///
     /// # Errors
-    /// If a state is taken that may be shared, or that its control needs itself.
+    /// If a node takes a state that may be shared, or that the control itself needs.
     pub(crate) fn carries(&self, control: &ControlNode) -> Result<Carries> {
         let uses = control.flow.givers().iter().map(uses).collect();
         let settling = Settling { graph: self, control, uses };
@@ -106,10 +106,10 @@ fn uses(giver: &Inner) -> HashMap<Origin, u32> {
     uses
 }
 
-/// Returns the moves behind an inner graph.
+/// Returns the moves after an inner graph.
 fn given(states: &[State], shared: &[bool], giver: &Inner, uses: &HashMap<Origin, u32>) -> Vec<Carry> {
     let mut moves = Vec::new();
-    // All that changes places waits in between, so that no state is gone before it was read.
+    // States that change places wait in spare cells meanwhile, so that each is read before it is replaced.
     for (at, origin) in giver.results.iter().enumerate() {
         if let Origin::State(from) = *origin
             && from as usize != at
@@ -142,28 +142,28 @@ fn given(states: &[State], shared: &[bool], giver: &Inner, uses: &HashMap<Origin
     moves
 }
 
-/// A control while the check finds which states it owns alone.
+/// The state of the check which finds the states that a control alone owns.
 struct Settling<'g> {
     graph: &'g Graph,
     control: &'g ControlNode,
-    /// How often each value is given, by giver.
+    /// How often each giver gives each value.
     uses: Vec<HashMap<Origin, u32>>,
 }
 
 impl<'g> Settling<'g> {
-    /// Returns the inner graphs, and how each sees a state.
+    /// Returns the inner graphs, each with its value for a state.
     fn views(&self, state: usize) -> impl Iterator<Item = (&'g Graph, &'g ValueInfo)> + '_ {
         let graphs = self.control.flow.inner().map(|(id, _)| self.graph.inner.get(id));
         graphs.map(move |graph| (graph, &graph.values[graph.inputs[state].value as usize]))
     }
 
-    /// Returns whether something in an inner graph shares a state.
+    /// Returns whether a node of an inner graph shares a state.
     fn is_shared(&self, state: usize) -> bool {
         self.views(state).any(|(_, view)| view.sharer.is_some())
     }
 
-    /// Returns for each state whether something else may hold it, and why: when an inner graph begins, and
-    /// when the control ends.
+    /// Returns for each state whether it may have another owner, and why: at the begin of an inner graph, and
+    /// at the end of the control.
     fn lost(&self, shared: &[bool]) -> Vec<[Option<Lost>; 2]> {
         let is_lost = |(state, &is_shared): (&State, &bool)| match (state.is_taken, is_shared) {
             (false, _) => Some(Lost::Read),
@@ -188,8 +188,8 @@ impl<'g> Settling<'g> {
         let ControlKind::Repeat { body, .. } = &self.control.flow else {
             return (0..lost.len()).map(|state| [lost[state], lost[state].or_else(|| newly(&lost, state))]).collect();
         };
-        // The next iteration begins with the values that this one shares. A state that is lost by now loses
-        // at most one more: the state that it alone is given for.
+        // The next iteration begins with the values that this one shares. A state that is lost in this step
+        // loses at most one more state: the one for which it alone is given.
         let mut given_for = vec![None; lost.len()];
         for (state, origin) in body.results.iter().enumerate() {
             if let Origin::State(from) = *origin {
@@ -238,7 +238,7 @@ impl<'g> Settling<'g> {
         Ok(())
     }
 
-    /// Checks that no node takes a state that something else may hold.
+    /// Checks that no node takes a state that may have another owner.
     fn check_takers(&self, lost: &[[Option<Lost>; 2]]) -> Result<()> {
         let first = self.graph.works[self.control.node.index()].value as usize;
         let reasons = |at: usize| lost.iter().map(move |lost| lost[at]).collect::<Vec<_>>();
@@ -262,7 +262,7 @@ impl<'g> Settling<'g> {
         Ok(())
     }
 
-    /// Returns why something else may hold a state, and what to change.
+    /// Returns why a state may have another owner, and how to change the graph.
     fn why(&self, lost: &[Option<Lost>], mut state: usize) -> (String, String) {
         let (mut chain, mut links) = (String::new(), 0);
         while let Some(Lost::Given(number)) = lost[state]
@@ -281,7 +281,7 @@ impl<'g> Settling<'g> {
         (chain + &why, instead)
     }
 
-    /// Returns why something else may hold a state that is not given another one alone.
+    /// Returns the same for a state for which no other state is given alone.
     fn why_at_first(&self, lost: &[Option<Lost>], state: usize) -> (String, String) {
         let (name, of) = (self.name(), &self.control.states[state].name);
         let number = match lost[state] {
@@ -329,14 +329,14 @@ impl<'g> Settling<'g> {
     }
 }
 
-/// Why a control does not own a state alone.
+/// The reason why a control is not the only owner of a state.
 #[derive(Clone, Copy)]
 enum Lost {
-    /// The control only reads its first value.
+    /// The control only reads the first value of the state.
     Read,
-    /// Something in an inner graph keeps it.
+    /// A node in an inner graph keeps the state.
     Shared,
-    /// Something else may hold the value that this inner graph gives for it.
+    /// The value that this inner graph gives for the state may have another owner.
     Given(usize),
 }
 

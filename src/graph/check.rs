@@ -1,5 +1,5 @@
-//! The checks that every shape must pass before a policy sees it. Linear, no recursion; the first mistake is
-//! reported.
+//! The checks that a shape must pass before a policy gets it. They are linear and do not recurse. The first
+//! mistake is reported.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -96,7 +96,7 @@ fn check_edges(shape: &Shape) -> Result<()> {
     }
 }
 
-/// Checks that only loops and branches take inputs, and only inputs that they read as states.
+/// Checks that only loops and branches take inputs, and only inputs that are states of theirs.
 fn check_takes(shape: &Shape) -> Result<()> {
     let takes = shape.taken_inputs();
     let reads = if takes.is_empty() { Vec::new() } else { shape.reads() };
@@ -115,7 +115,7 @@ fn check_takes(shape: &Shape) -> Result<()> {
     Ok(())
 }
 
-/// Adds the edges that let takers come last, and checks that these close no circle.
+/// Adds edges so that each taker runs after all other readers. Checks that these edges close no cycle.
 pub(crate) fn take_last(shape: &Arc<Shape>) -> Result<Arc<Shape>> {
     let orders = shape.take_orders();
     if orders.is_empty() {
@@ -133,7 +133,7 @@ pub(crate) fn take_last(shape: &Arc<Shape>) -> Result<Arc<Shape>> {
     Ok(Arc::new(ordered))
 }
 
-/// Explains a circle that exists only because one node takes a value that another reads. `takes` are the
+/// Explains a cycle that exists only because one node takes a value that another reads. `takes` has the
 /// orders of readers before takers that are not edges of `shape`, each with the value that both read.
 pub(crate) fn explain_circle(error: Error, shape: &Shape, takes: impl Iterator<Item = (NodeId, NodeId, String)>) -> Error {
     let Some(path) = error.circle() else { return error };
@@ -150,7 +150,7 @@ pub(crate) fn explain_circle(error: Error, shape: &Shape, takes: impl Iterator<I
     }
 }
 
-/// What cannot be put in order lies on a cycle or behind one.
+/// Checks that there is no cycle: a node without a place in the order lies on a cycle or depends on one.
 fn check_acyclic(shape: &Shape) -> Result<()> {
     if shape.edges().iter().all(|edge| edge.source < edge.target) {
         return Ok(());
@@ -164,8 +164,8 @@ fn check_acyclic(shape: &Shape) -> Result<()> {
     Err(Kind::Cycle { path: circle.into_iter().map(|node| shape.name_of(node).clone()).collect() }.into())
 }
 
-/// Returns a circle of the nodes that are not in the order, from one of them to the same one. Walks
-/// backwards: each has a predecessor there, so a node must come twice.
+/// Returns a cycle among the nodes that are not in the order. The first node comes again at the end. The
+/// search walks backwards: each such node has such a predecessor, so a node comes twice at some point.
 pub(crate) fn circle_of(links: &Links, order: &[NodeId]) -> Vec<NodeId> {
     let mut is_open = vec![true; links.nodes()];
     order.iter().for_each(|node| is_open[node.index()] = false);
@@ -182,7 +182,7 @@ pub(crate) fn circle_of(links: &Links, order: &[NodeId]) -> Vec<NodeId> {
     path
 }
 
-/// Returns the error of a name that no node has, with one that is like it, or some that there are.
+/// Returns the error for an unknown node name. It has a similar name, or else some of the known names.
 pub(crate) fn unknown_node(shape: &Shape, name: &str) -> Error {
     let names = shape.nodes().iter().map(|node| &node.name);
     let near = names.take(10_000).filter(|known| is_near(known, name)).min_by_key(|known| known.len().abs_diff(name.len()));
@@ -191,16 +191,16 @@ pub(crate) fn unknown_node(shape: &Shape, name: &str) -> Error {
     Kind::UnknownNode { name, near: near.cloned(), some, nodes }.into()
 }
 
-/// A cheap notion of "did you mean": the same letters but for case, or for one, or for two that changed
-/// places; or one name contains the other.
+/// Whether two names are similar, at low cost: they are equal but for case, for one letter or for two swapped
+/// neighbours, or one contains the other.
 fn is_near(known: &str, name: &str) -> bool {
     let (known, name) = (known.to_lowercase(), name.to_lowercase());
     let is_alike = 2 * known.len().min(name.len()) >= known.len().max(name.len());
     is_alike && (known.contains(&name) || name.contains(&known) || is_one_slip(known.as_bytes(), name.as_bytes()))
 }
 
-/// Whether two words, not of one letter or two, differ between what they begin and end with alike in one
-/// letter or two neighbours.
+/// Whether two words of three letters or more are equal but for one letter, or for two swapped neighbours,
+/// between a common start and a common end.
 pub(crate) fn is_one_slip(a: &[u8], b: &[u8]) -> bool {
     if a.len().min(b.len()) < 3 {
         return false;
@@ -219,7 +219,7 @@ pub(crate) fn is_one_slip(a: &[u8], b: &[u8]) -> bool {
 mod tests {
     use super::is_near;
 
-    /// Seen to fail with words of one letter, and with neighbours that may be any two.
+    /// Seen to fail with words of one letter, and with neighbours that may be any two letters.
     #[test]
     fn near_are_names_that_differ_by_a_slip() {
         for (known, name) in [

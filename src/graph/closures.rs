@@ -12,13 +12,13 @@ use crate::error::BoxError;
 use crate::value::args::{Finish, FutureFn, KernelFn, TaskFn};
 use crate::value::{Call, Cells, Outcome, Slot, TypedBody};
 
-/// A closure, and the cell of its value.
+/// A closure, and the cell of its node's value.
 pub(super) struct Closure<W: Work> {
     pub(super) work: W,
     pub(super) out: Slot<W::Value>,
 }
 
-/// What a closure does with its arguments.
+/// How a closure is called with its arguments.
 pub(super) trait Work: Send + Sync {
     type Value: 'static;
     const BACKEND: Backend = Backend::Cpu;
@@ -111,7 +111,7 @@ impl<S: KernelStream, P: Send + Sync, F: KernelFn<Graph, S, P, R>, R, K: Finish<
 pub(super) struct Async<P, F, Fut> {
     pub(super) params: P,
     pub(super) work: F,
-    /// The future lives in the run's memory, next to the values, so that a warm run allocates nothing for it.
+    /// The future lies in the run's memory, beside the values, so that a warm run allocates nothing for it.
     pub(super) future: Slot<Fut>,
 }
 

@@ -6,7 +6,7 @@ use super::select::{Asked, Holds, Test};
 use super::values::{Maker, Transfer, Use};
 use crate::value::{Cells, Slot};
 
-/// What the condition of a loop may be: a [`Value`] that [`Holds`] or not, or [`times`].
+/// The types of a loop's condition: a [`Value`] of a type that [`Holds`], or [`times`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the condition of a loop",
     label = "a value of type `bool`, or `above(residual, tolerance)`; or `times(n)` instead of the closure"
@@ -16,11 +16,11 @@ pub trait Condition {
     fn settle(self, inner: &mut Graph) -> Test;
 }
 
-/// A number of iterations; made by [`times`].
+/// A number of iterations. Made by [`times`].
 #[derive(Clone, Copy, Debug)]
 pub struct Times(u64);
 
-/// As the condition of a loop: goes on `n` times.
+/// A condition of a loop that lets it run `n` times.
 ///
 /// ```
 /// # let mut g = anabranch::Graph::new();

@@ -1,9 +1,9 @@
-//! Control flow as nodes: `repeat` and `branch`. Each is one node to its graph, and has inner graphs that the
-//! closures build.
+//! Control flow as nodes: `repeat` and `branch`. In its graph, each is one node. Closures build its inner
+//! graphs.
 //!
-//! A state lies in a cell that the inner graphs read, and that is the node's value in the graph around. The
-//! results of an inner graph are moved there between two iterations, all at once. Compiling decides which
-//! nodes read a state by reference, and which one takes it.
+//! A state lies in one cell. The inner graphs read it there, and the graph around reads it as the node's
+//! value. Between two iterations, the results of an inner graph move to the cells of the states, all at once.
+//! Compiling decides which nodes read a state by reference, and which node takes it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,22 +24,23 @@ use crate::name::Name;
 use crate::value::{Call, Cells, Outcome, TypedBody};
 
 impl Graph {
-    /// Adds a loop: while `condition` holds, `body` makes new states of the old ones. Returns the last
+    /// Adds a loop: while `condition` holds, `body` makes new states from the old ones. Returns the last
     /// states.
     ///
-    /// The states are a value, or a tuple of up to eight. Both closures build an inner graph: they get it and
-    /// the states as values of it; what `condition` returns says whether to go on, and what `body` returns
-    /// are the new states. A condition is a value: a `bool`, or how a residual compares to its tolerance
-    /// ([`above`](crate::graph::above)), of which NaN is an error; or [`times`](crate::graph::times)`(n)`.
+    /// The states are a value, or a tuple of up to eight values. Each closure builds an inner graph: it gets
+    /// the graph and, as values in it, the states. The value that `condition` returns decides whether the
+    /// loop goes on. The values that `body` returns are the new states. A condition is a `bool`, a comparison
+    /// of a residual with its tolerance ([`above`](crate::graph::above), for which NaN is an error), or
+    /// [`times`](crate::graph::times)`(n)`.
     ///
-    /// The condition is asked before each iteration, and once more at the end. **States are simultaneous**:
-    /// all new ones are made before any old one is gone. Inner graphs may read values of the graphs around
-    /// them; those keep the value that they have. A body may [`take`](crate::take) a state, if it was taken
-    /// into the loop to begin with and the body gives one that nothing else holds: then an iteration needs no
-    /// memory.
+    /// The loop evaluates the condition before each iteration, and so once more than the body. **States are
+    /// simultaneous**: all new states are made before any old one is dropped. Inner graphs may read values of
+    /// the graphs around them, which do not change during the loop. A body may [`take`](crate::take) a state
+    /// if the loop took its first value, and if the body gives a new state that has no other owner. Then an
+    /// iteration needs no memory.
     ///
     /// # Errors
-    /// Of the run: the error of an inner node, which names it as `loop/body/node`; a condition that is NaN;
+    /// Of the run: the error of an inner node, which it names as `loop/body/node`; a condition that is NaN;
     /// more iterations than [`max_iterations`](crate::graph::NodeMut::max_iterations).
     ///
     /// # Examples
@@ -85,8 +86,7 @@ impl Graph {
         values
     }
 
-    /// Makes a loop of a control: what `ask` returns says whether to go on, what `give` returns are the new
-    /// states.
+    /// Makes a control a loop. The value that `ask` returns is the condition; `give` returns the new states.
     pub(super) fn make_loop(
         &mut self,
         at: usize,
@@ -105,13 +105,13 @@ impl Graph {
         self.shape_mut().nodes_mut()[node.index()].control = Some(Arc::new(control));
     }
 
-    /// Begins a branch, to which arms are added; [`Branch::join`] ends it. `selector` says which arm is
-    /// taken, counted from 0; `None`, or -1, takes none of them, and the states come out as they went in. The
-    /// selector is a `usize`, an `Option<usize>`, an `i64` or an `i32`.
+    /// Begins a branch. Add arms to it, and end it with [`Branch::join`]. The value of `selector` is the
+    /// number of the arm that is taken, from 0 on. With `None` or -1 no arm is taken, and the states pass
+    /// unchanged. A selector is a `usize`, an `Option<usize>`, an `i64` or an `i32`.
     ///
     /// # Errors
-    /// Of the run: the error of an inner node, which names it as `branch/arm 0/node`; a selector beyond the
-    /// arms.
+    /// Of the run: the error of an inner node, which it names as `branch/arm 0/node`; a selector that is not
+    /// the number of an arm.
     ///
     /// # Examples
     /// ```
@@ -131,7 +131,7 @@ impl Graph {
     /// # Ok::<(), anabranch::Error>(())
     /// ```
     pub fn branch<S: States, T: Select>(&mut self, name: impl Into<Name>, selector: &Value<T>, states: S) -> Branch<'_, S> {
-        // An unfinished branch is reported now, because this one takes its mark.
+        // Reports an unfinished branch now, because the new branch replaces its mark.
         if let (Some(_), Some(fault)) = (self.unfinished, self.fault()) {
             self.mistake(fault);
         }
@@ -150,9 +150,9 @@ impl Graph {
         (self.add_empty_control(node, first, states), values)
     }
 
-    /// Adds a loop or a branch without inner graphs, through which its states pass unchanged: a complete
-    /// node, before any foreign code runs. Its values exist already: one for each state, from `first` on.
-    /// Returns its place among the controls.
+    /// Adds a loop or a branch without inner graphs, through which its states pass unchanged. So the node is
+    /// complete before user code runs. Its values exist already: one for each state, from `first` on. Returns
+    /// its place among the controls.
     pub(super) fn add_empty_control(&mut self, node: NodeId, first: u32, states: Vec<State>) -> usize {
         let outs = states.iter().map(|state| (state.offset, state.transfer)).collect();
         self.bodies.push(ControlBody { outs }, |body| body);
@@ -184,7 +184,7 @@ impl Graph {
         self.shape_mut().nodes_mut()[node.index()].control.as_mut().map(Arc::make_mut)
     }
 
-    /// A state that comes out in another's place needs one to wait in.
+    /// Gives a spare cell to each state that moves to the place of another state.
     fn settle_spares(&mut self, at: usize, results: &[Origin]) {
         for ((state, origin), number) in self.controls[at].states.iter_mut().zip(results).zip(0..) {
             if state.spare == u32::MAX && matches!(origin, Origin::State(other) if *other != number) {
@@ -193,7 +193,7 @@ impl Graph {
         }
     }
 
-    /// Finds out where a new state comes from that an inner graph gives.
+    /// Returns the origin of a new state that an inner graph gives.
     pub(super) fn origin<T: Send + Sync + 'static>(&mut self, given: &Value<T>) -> Origin {
         if !self.owns(given) {
             return self.read_around(given, None, Some(Use::Keep)).map_or(Origin::Nowhere, |slot| Origin::Around(slot.offset()));
@@ -201,7 +201,7 @@ impl Graph {
         self.own_origin(given.index)
     }
 
-    /// The same of a value of this graph, by its number.
+    /// Returns the origin of a new state that is a value of this graph, by its number.
     pub(super) fn own_origin(&mut self, value: u32) -> Origin {
         match self.give(value) {
             Maker::Input(state) => Origin::State(state),
@@ -209,7 +209,7 @@ impl Graph {
         }
     }
 
-    /// Notes that an inner graph gives a value to its control: it is kept until the graph is done.
+    /// Records that an inner graph gives a value to its control: the value is kept until the graph ends.
     pub(super) fn give(&mut self, value: u32) -> Maker {
         let info = &mut self.values[value as usize];
         info.is_read = true;
@@ -222,12 +222,12 @@ impl Graph {
     }
 }
 
-/// A branch that is being built; made by [`Graph::branch`]. Its node is complete at every moment, even if
+/// A branch that is being built. Made by [`Graph::branch`]. Its node is complete at every moment, even if
 /// this value is forgotten. Only `join` marks its arms as complete.
 #[must_use = "a branch is there once it is joined: call `join`"]
 pub struct Branch<'g, S: States> {
     graph: &'g mut Graph,
-    /// Its place among the controls.
+    /// The place of the branch among the controls.
     at: usize,
     values: S::Values,
 }
@@ -239,8 +239,8 @@ impl<S: States> fmt::Debug for Branch<'_, S> {
 }
 
 impl<S: States> Branch<'_, S> {
-    /// Adds an arm: `build` gets an inner graph and the states, and returns what comes out if the arm is
-    /// taken.
+    /// Adds an arm. `build` gets an inner graph and the states. The values that it returns are those of the
+    /// branch if the arm is taken.
     pub fn arm(self, build: impl FnOnce(&mut Graph, S::Values) -> S::Values) -> Self {
         let states = self.graph.controls[self.at].states.clone();
         self.graph.add_arm(self.at, |inner| {
@@ -250,16 +250,16 @@ impl<S: States> Branch<'_, S> {
         self
     }
 
-    /// Ends the branch. Returns what comes out of it: what the arm gives, or what went in.
+    /// Ends the branch. Returns its values: those of the taken arm, or the states unchanged.
     pub fn join(self) -> S::Values {
         self.graph.unfinished = None;
         self.values
     }
 }
 
-/// The body of a loop or a branch. The executor runs the inner graphs, and calls no body.
+/// The body of a loop or a branch. The executor runs the inner graphs and does not call this body.
 struct ControlBody {
-    /// The offsets of its values.
+    /// The offsets of the node's values.
     outs: Box<[(u32, &'static Transfer)]>,
 }
 
@@ -278,7 +278,7 @@ impl Body for ControlBody {
         self.outs.iter().for_each(|(offset, transfer)| (transfer.clear)(cells, *offset));
     }
 
-    /// Always: values of any type may be shared.
+    /// Always true: values of any type may be shared.
     fn needs_release(&self) -> bool {
         true
     }

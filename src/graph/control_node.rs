@@ -1,4 +1,4 @@
-//! Loops and branches as their graph holds them: states, inner graphs, and what the inner graphs make.
+//! Loops and branches as their graph stores them: states, inner graphs, and the results of the inner graphs.
 
 use super::nested::Role;
 use super::select::Test;
@@ -14,22 +14,23 @@ pub(crate) struct ControlNode {
     pub(crate) flow: ControlKind,
 }
 
-/// One value that goes in and comes out.
+/// A state: a value that goes in and comes out.
 #[derive(Clone, Debug)]
 pub struct State {
-    /// The offset of its cell: the inner graphs read it, and it is the node's value in the graph around.
+    /// The offset of the state's cell. The inner graphs read it, and it is the node's value in the graph
+    /// around.
     pub(crate) offset: u32,
-    /// The offset of the cell that holds a value while states change places, if they do.
+    /// The offset of the cell in which the value waits while states change places, if they do.
     pub(crate) spare: u32,
-    /// The offset of the cell of its first value, and whether the value is taken from there.
+    /// The offset of the cell of its first value, and whether the control takes that value.
     pub(crate) first: u32,
     pub(crate) is_taken: bool,
-    /// Its name in messages, with its first value: `state 0 of 'loop' ('x')`.
+    /// The state's name in messages, with its first value: `state 0 of 'loop' ('x')`.
     pub(crate) name: Name,
     pub(crate) transfer: &'static Transfer,
 }
 
-/// What a control does with its inner graphs.
+/// The kind of a control, with its inner graphs.
 #[derive(Clone)]
 pub(crate) enum ControlKind {
     Repeat {
@@ -52,16 +53,16 @@ pub(crate) struct Inner {
     pub(crate) results: Vec<Origin>,
 }
 
-/// Where a new state comes from.
+/// The origin of a new state.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Origin {
-    /// It is an old one.
+    /// An old state.
     State(u32),
-    /// A node of the inner graph makes it: the value's number there, and the offset of its cell.
+    /// The value of a node of the inner graph: its number there, and the offset of its cell.
     Node { value: u32, offset: u32 },
-    /// The offset of its cell, in a graph around.
+    /// A value of a graph around, by the offset of its cell.
     Around(u32),
-    /// It belongs to no known graph. This becomes a mistake.
+    /// A value of no known graph. It becomes a mistake.
     Nowhere,
 }
 

@@ -3,15 +3,15 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-/// A typed handle to a value of one graph: what a node gives, or an input.
+/// A typed handle to a value of one graph: the value of a node, or an input.
 ///
-/// It is a name, not the value: reading it in another node makes an edge. A node that reads `&Value<T>` gets
-/// `&T` (an async node an `Arc<T>`); any number of nodes can, without a copy. One node can [`take`] it and
+/// It is a name, not the value: a node that reads it gets an edge. A node that reads `&Value<T>` gets `&T`
+/// (an async node an `Arc<T>`). Any number of nodes can read it, without a copy. One node can [`take`] it and
 /// gets the `T`.
 pub struct Value<T> {
     pub(super) graph: usize,
     pub(super) index: u32,
-    /// The offset of its cell, where inner graphs read it.
+    /// The offset of its cell, from which inner graphs read it.
     pub(super) offset: u32,
     kind: PhantomData<fn(T) -> T>,
 }
@@ -36,18 +36,18 @@ impl<T> fmt::Debug for Value<T> {
     }
 }
 
-/// A value that a node takes by value; made by [`take`].
+/// A value that a node takes by value. Made by [`take`].
 #[derive(Debug, Clone, Copy)]
 pub struct Take<T>(pub(super) Value<T>);
 
-/// What can be taken instead of read: a [`Value`] of a graph, by a node, or a [`Var`](crate::Var) of an
+/// A handle to a value that can be taken: a [`Value`] of a graph, by a node, or a [`Var`](crate::Var) of an
 /// engine, by an operation.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be taken",
     label = "take a value of a graph or a variable of an engine, one by one: `take(&value)`; slices are read"
 )]
 pub trait Takable {
-    /// How it is named among what is read.
+    /// The type that stands for it among reads.
     type Take;
     #[doc(hidden)]
     fn take(self) -> Self::Take;
@@ -61,15 +61,18 @@ impl<T> Takable for &Value<T> {
     }
 }
 
-/// Lets a node take `value` itself instead of a reference to it; or an operation a variable's, which then has
-/// none until it is written.
+/// Marks `value` to be taken: a node gets the value itself instead of a reference to it. If an operation
+/// takes the value of a variable, the variable has no value until it is written again.
 ///
-/// Only one node can take a value. It runs after all nodes that read it, which the plan sees to by order-only
-/// edges, so the taker needs no copy and the memory can be used again; if one of them fails, it is skipped.
-/// Outputs and values read by async nodes are shared and cannot be taken; `compile` says so. A variable's
-/// value cannot be taken while a value from [`Var::read`](crate::Var::read) or
-/// [`Flow::get`](crate::Flow::get) is kept: then the operation does not begin and leaves its variables as
-/// they were, and its handle has the error. If others may look at any time, read it and return a new one.
+/// Only one node can take a value. The node runs after all nodes that read the value, by order-only edges
+/// that the plan adds. So it needs no copy, and the memory can be used again. If one of the readers fails,
+/// the taker is skipped. Outputs, and values that async nodes read, are shared and cannot be taken: `compile`
+/// returns an error.
+///
+/// The value of a variable cannot be taken while a value from [`Var::read`](crate::Var::read) or
+/// [`Flow::get`](crate::Flow::get) is kept. Then the operation does not begin and leaves its variables
+/// unchanged, and its handle has the error. If other code may read the variable at any time, read it in the
+/// operation and return a new value.
 pub fn take<V: Takable>(value: V) -> V::Take {
     value.take()
 }

@@ -1,6 +1,6 @@
 //! Inner graphs: the condition and the body of a loop, the arms of a branch. Each is a graph of its own,
-//! which the graph around owns. All their values lie in the memory of the outermost one, so that a value of a
-//! graph around is read in place. Nothing recurses over them.
+//! which the graph around owns. All their values lie in the memory of the outermost graph, so an inner graph
+//! reads a value of a graph around in place. No function recurses over them.
 
 use std::any::TypeId;
 use std::sync::Arc;
@@ -15,17 +15,17 @@ use crate::error::Kind;
 use crate::value::Slot;
 
 impl Graph {
-    /// Lends this graph to a closure of the user. Returns none if the closure has replaced it with another:
-    /// numbers of this graph mean nothing there.
+    /// Lends this graph to a user closure. Returns None if the closure replaced it by another graph, in which
+    /// the numbers of this graph have no meaning.
     pub(crate) fn lend<V>(&mut self, build: impl FnOnce(&mut Graph) -> V) -> Option<V> {
-        // As long as there is a clone, no other graph has a token with this address.
+        // While this clone exists, no other graph has a token with this address.
         let token = self.token.clone();
         let built = build(self);
         Arc::ptr_eq(&token, &self.token).then_some(built)
     }
 
-    /// Builds an inner graph of a loop or a branch, whose node is complete. The control then reads the values
-    /// that `build` reads of this graph, and of those around it. Returns none if `build` has replaced its
+    /// Builds an inner graph of a loop or a branch whose node is complete. Afterwards the control reads the
+    /// values of this graph, and of those around it, that `build` reads. Returns None if `build` replaced its
     /// graph, which is recorded as a mistake.
     pub(super) fn within<V>(&mut self, node: NodeId, role: Role, build: impl FnOnce(&mut Graph) -> V) -> Option<(InnerId, V)> {
         let outer = self.around.as_ref().map(|around| around.place.clone());
@@ -52,8 +52,8 @@ impl Graph {
         Some((InnerId(self.inner.0.len() as u32 - 1), built))
     }
 
-    /// Lets a control read what its inner graph reads of this graph. Reads of a graph further out are passed
-    /// to the control around this graph.
+    /// Lets a control read a value of this graph that its inner graph reads. A read of a graph further out
+    /// goes to the control around this graph.
     fn read_inside(&mut self, control: NodeId, read: OuterRead) {
         let info = self
             .values
@@ -74,14 +74,14 @@ impl Graph {
                 let (control, value) = (self.full_name(control), self.maker_name(info.maker));
                 self.mistake(Kind::TakenAndReadInside { control, value, reader: reader() }.into());
             }
-            // One edge for all reads of a value by its inner graphs: nothing else is added to this graph
-            // meanwhile.
+            // A value has one edge for all reads of it by the control's inner graphs. No other node is added
+            // to this graph meanwhile.
             (Some(info), Some(how)) if info.last_reader == Some(control) => self.note_use(read.value, control, how),
             (Some(_), Some(how)) => _ = self.read_own(read.value, control, how),
         }
     }
 
-    /// Reads a value of a graph around this one. None if there is none.
+    /// Records a read of a value of a graph around this one. Returns None if there is no such graph.
     pub(super) fn capture<T: 'static>(&mut self, value: &Value<T>, reader: NodeId, how: Use) -> Option<Slot<T>> {
         let how = if let Use::Read | Use::Take = how { how } else { Use::Keep };
         let slot = self.read_around(value, Some(reader), Some(how))?;
@@ -90,11 +90,11 @@ impl Graph {
     }
 
     /// Lets the control around this graph read a value of a graph around: for a node of this graph, or for
-    /// itself, as a result or a condition's answer. Without `how` it only waits for the value. None if there
-    /// is no graph around.
+    /// the control itself, as a result or a condition's answer. Without `how`, the control only waits for the
+    /// value. Returns None if there is no graph around.
     ///
-    /// The read is recorded. Once this graph is built, [`Graph::read_inside`] finds the graph around that has
-    /// the value.
+    /// The read is recorded. Once this graph is built, [`Graph::read_inside`] finds the graph that has the
+    /// value.
     pub(super) fn read_around<T: 'static>(
         &mut self,
         value: &Value<T>,

@@ -1,5 +1,5 @@
-//! What the graph of a pipeline has beyond that of a run: states, feedback, and the values that come out of
-//! each item. A state and a feedback are inputs of the graph that the pipeline fills itself.
+//! Parts of a pipeline's graph that the graph of a run does not have: states, feedback, and the values that
+//! leave with each item. A state and a feedback are inputs of the graph, which the pipeline fills itself.
 
 use std::any::TypeId;
 use std::convert::Infallible;
@@ -19,8 +19,8 @@ use crate::name::Name;
 use crate::value::args::{Data, OneRead, Param, Single, tuples};
 use crate::value::{Cells, Slot, StateGuard, StateRef};
 
-/// A value that lives as long as a run of its pipeline: made by [`Graph::state`], and held by one node, which
-/// reads `&mut state` and gets `&mut T`. An async node gets a [`StateGuard`].
+/// A value that lives as long as a run of its pipeline. [`Graph::state`] makes it. One node holds it: the
+/// node reads `&mut state` and gets `&mut T`. An async node gets a [`StateGuard`].
 pub struct State<T> {
     graph: usize,
     slot: Slot<StateRef<T>>,
@@ -28,8 +28,8 @@ pub struct State<T> {
     name: Name,
 }
 
-/// The value that a later node made for an earlier item: made by [`Graph::feedback`], read as
-/// `&*feedback`, and given its values by [`Graph::feed`].
+/// A value that a later node made for an earlier item. [`Graph::feedback`] makes it, nodes read it as
+/// `&*feedback`, and [`Graph::feed`] gives it its values.
 pub struct Feedback<T> {
     value: Value<T>,
     place: usize,
@@ -58,7 +58,7 @@ impl<T> fmt::Debug for Feedback<T> {
 
 impl Graph {
     /// Adds a state to the graph of a [`Pipeline`](crate::Pipeline): a value that lives as long as a run of
-    /// the pipeline, and goes from item to item. One node holds it:
+    /// the pipeline, and passes from item to item. One node holds it:
     ///
     /// ```
     /// # use anabranch::{Pipeline, Ranked};
@@ -72,8 +72,9 @@ impl Graph {
     /// # Ok::<(), anabranch::Error>(())
     /// ```
     ///
-    /// Its phase handles one item at a time, in order. If the node fails or panics, the state stays as the
-    /// node left it, and the next item finds it so. `init` is called in the first poll of the results.
+    /// The phase of this node works on one item at a time, in order. If the node fails or panics, the state
+    /// stays as the node left it, and the next item finds it in that state. The first poll of the results
+    /// calls `init`.
     pub fn state<T: Send + 'static>(&mut self, name: impl Into<Name>, init: impl Fn() -> T + Send + Sync + 'static) -> State<T> {
         let (name, slot) = (name.into(), self.layout.slot::<StateRef<T>>());
         let init = move || -> Fill {
@@ -86,13 +87,13 @@ impl Graph {
     }
 
     /// Adds a feedback to the graph of a [`Pipeline`](crate::Pipeline): a value of an earlier item. Where
-    /// there is no earlier item it is `init()`. Nodes read it as `&*feedback`, and [`Graph::feed`] says which
-    /// value it has. All nodes that read it are in one phase. `init` is called in the first poll of the
-    /// results.
+    /// there is no earlier item, the value is `init()`. Nodes read it as `&*feedback`, and [`Graph::feed`]
+    /// names the value that is fed back. All nodes that read it are in one phase. The first poll of the
+    /// results calls `init`.
     ///
-    /// If the value is made in the phase in which it is read, it is that of the item before; with each phase
-    /// that it is made later, it is one item older. If the node that makes it fails for an item, the value
-    /// before it stays.
+    /// If the phase that makes the value is the one that reads it, a reader gets the value of the item
+    /// before. For each phase in between, the value is one item older. If the node that makes it fails for an
+    /// item, the previous value stays.
     pub fn feedback<T: Data + Clone>(
         &mut self,
         name: impl Into<Name>,
@@ -113,7 +114,7 @@ impl Graph {
         Feedback { value: self.value_at(value), place, name }
     }
 
-    /// Gives a feedback its value: each item's is cloned for the later item that reads it.
+    /// Sets the value of a feedback. The value of each item is cloned for the later item that reads it.
     pub fn feed<T: Data + Clone>(&mut self, feedback: Feedback<T>, value: &Value<T>) {
         let between = self.between.get(feedback.place);
         let is_own = between.is_some_and(|between| self.inputs[between.input as usize].value == feedback.value.index);
@@ -147,7 +148,7 @@ impl Graph {
         (value, self.between.len() - 1)
     }
 
-    /// Checks that the graph of a pipeline has no ports but its item, states and feedback.
+    /// Checks that the graph of a pipeline has no ports except its item, states and feedback.
     pub(crate) fn check_ports(&self) -> Result<()> {
         let is_between = |input: usize| self.between.iter().any(|between| between.input as usize == input);
         let input = (1..self.inputs.len()).find(|&input| !is_between(input)).map(|input| (&self.inputs[input].name, false));
@@ -168,7 +169,8 @@ impl Graph {
         }
     }
 
-    /// Returns the cell of a state, if it is of this graph. The type is checked too, as in [`Graph::owns`].
+    /// Returns the cell of a state, if the state belongs to this graph. Also checks the type, like
+    /// [`Graph::owns`].
     fn cell_of<T: Send + 'static>(&self, state: &State<T>) -> Option<Slot<StateRef<T>>> {
         let between = self.between.get(state.place).filter(|_| self.address() == state.graph)?;
         let value = &self.values[self.inputs[between.input as usize].value as usize];
@@ -192,7 +194,7 @@ impl Graph {
     }
 }
 
-/// The argument for a state.
+/// The argument of a node that holds a state.
 pub struct Held<T>(Slot<StateRef<T>>);
 
 impl<T> fmt::Debug for Held<T> {
@@ -237,20 +239,20 @@ impl<T: Send + 'static> Param<Graph> for Held<T> {
     }
 }
 
-/// A value that comes out of each item, of a known type: the value, and the offset of its cell.
+/// A typed value that leaves the pipeline with each item, and the offset of its cell.
 #[derive(Debug)]
 pub struct Outlet<T> {
     offset: u32,
     kind: PhantomData<fn() -> T>,
 }
 
-/// What comes out of each item of a pipeline: a [`Value`], or a tuple of up to eight.
+/// The result of each item of a pipeline: a [`Value`], or a tuple of up to eight.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the results of a pipeline",
     label = "let the closure return a `Value`, or a tuple of up to eight of them"
 )]
 pub trait Outlets {
-    /// The values: a `T`, or a tuple.
+    /// The type of the result: a `T`, or a tuple.
     type Item: Send + 'static;
     #[doc(hidden)]
     type Keys: Send + Sync + 'static;

@@ -1,5 +1,5 @@
-//! Jobs: async nodes with several values, whose bodies are not closures of the user. Rooms below make nodes
-//! of their own kind of them.
+//! Jobs: async nodes with several values, whose bodies are not user closures. Rooms below this one use them
+//! for their own kinds of nodes.
 
 use std::any::Any;
 use std::fmt;
@@ -20,23 +20,23 @@ use crate::name::Name;
 use crate::value::args::Data;
 use crate::value::{Call, Cells, Outcome, Slot, TypedBody};
 
-/// A value that a job gets.
+/// A value that a job reads.
 pub(crate) type Shared = Arc<dyn Any + Send + Sync>;
 /// A value that a job makes.
 pub(crate) type Made = Box<dyn Any + Send + Sync>;
-/// What a job does in one run. It gives a value for each that was declared, of its type.
+/// The work of a job in one run. It returns one value for each declared value, of the declared type.
 pub(crate) type JobFuture = Pin<Box<dyn Future<Output = Result<Vec<Made>, BoxError>> + Send>>;
 
-/// What the plan of a graph tells of a job, in addition to its node.
+/// Facts about a job that the plan of a graph has, in addition to its node.
 pub(crate) trait Detail: Any + fmt::Display + Send + Sync {}
 
 /// The body of a job.
 pub(crate) trait Job: Send + Sync + 'static {
-    /// Returns what the job does in a run, of the values that it reads.
+    /// Returns the work of the job in a run, from the values that it reads.
     fn start(&self, given: Vec<Shared>) -> JobFuture;
 }
 
-/// A job while its reads and values are declared: its node is in the graph.
+/// A job whose reads and values are being declared. Its node is in the graph.
 pub(crate) struct NewJob<'g> {
     graph: &'g mut Graph,
     node: NodeId,
@@ -55,7 +55,7 @@ impl Graph {
 }
 
 impl NewJob<'_> {
-    /// Lets the job read a value, of this graph or of one around it.
+    /// Adds a read of a value, of this graph or of one around it.
     pub(crate) fn read<T: Data>(&mut self, value: &Value<T>) {
         let slot = self.graph.read_value(value, self.node, Use::Await);
         self.reads.push((slot.offset(), Type::of::<T>().transfer));
@@ -68,13 +68,13 @@ impl NewJob<'_> {
         self.graph.value(slot, Maker::Node(self.node))
     }
 
-    /// Keeps a mistake instead of a job: the graph does not compile.
+    /// Keeps a mistake instead of the job, so that the graph does not compile.
     pub(crate) fn fail(self, error: Error) {
         self.graph.mistake(error);
         self.add(Box::new(Never));
     }
 
-    /// Completes the node. Plans of the graph have the detail, under its name.
+    /// Completes the node. Plans of the graph have `detail`, under the node's name.
     pub(crate) fn end(self, job: Box<dyn Job>, detail: Arc<dyn Detail>) {
         let name = self.graph.full_name(self.node);
         self.graph.details.push((name, detail));
@@ -90,8 +90,8 @@ impl NewJob<'_> {
 }
 
 impl Graph {
-    /// Returns the cells of values that nothing releases. A node is not released if one of its values leaves
-    /// the graph, and a job may have others beside that one.
+    /// Returns the cells of values that no node releases. A node is not released if one of its values leaves
+    /// the graph, and a job may have other values beside that one.
     pub(crate) fn left_behind(&self) -> Vec<(u32, &'static Transfer)> {
         let outputs = self.shape().outputs();
         let is_output = |node: NodeId| outputs.iter().any(|&(output, _)| output == node);
@@ -104,7 +104,7 @@ impl Graph {
     }
 }
 
-/// The job of a graph that does not compile.
+/// The job of a graph that does not compile. It never runs.
 struct Never;
 
 impl Job for Never {
@@ -136,7 +136,7 @@ impl Body for JobBody {
         cells.poll(self.future, start, cx).map_ok(|made| {
             debug_assert_eq!(made.len(), self.outs.len(), "a job makes the values that it declared");
             for (value, &(offset, of)) in made.into_iter().zip(&self.outs) {
-                // In a loop, that of the iteration before may be left behind.
+                // In a loop, the value of the previous iteration may still be there.
                 (of.clear)(cells, offset);
                 (of.fill)(cells, offset, value);
             }

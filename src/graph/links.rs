@@ -1,5 +1,6 @@
-//! The edges of a shape, by source and by target; and the order in which each node comes after all that it
-//! depends on. Ties are broken by the order of the input, so equal inputs give equal plans; nothing recurses.
+//! The edges of a shape, by source and by target, and the order in which each node comes after its
+//! predecessors. Ties are broken by the order of the input, so equal inputs give equal plans. No function
+//! recurses.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -8,16 +9,15 @@ use super::check::check_ids;
 use super::shape::{NodeId, Shape};
 
 impl Shape {
-    /// Returns the nodes in an order in which each comes after all that it depends on: of all nodes that are
-    /// ready, the one that stands first in the shape comes next. A shape that is in such an order already
-    /// keeps it.
+    /// Returns the nodes in an order in which each comes after its predecessors. Of all ready nodes, the one
+    /// that is first in the shape comes next. If a shape is in such an order already, the order is kept.
     ///
     /// The policies of this library visit nodes in this order, and a schedule is issued in it. The algorithm
     /// is Kahn's ("Topological sorting of large networks", 1962) with a heap for the ties. O(n + m) if the
     /// shape is ordered, else O((n + m) log n).
     ///
-    /// Nodes on a cycle are left out. So are nodes with an edge from a node that the shape does not have, and
-    /// all nodes that depend on these. A shape that a policy is asked about has no such nodes.
+    /// Nodes on a cycle are left out. So are nodes with an edge from an unknown node, and all nodes that
+    /// depend on these. A shape that a policy gets has no such nodes.
     pub fn topological_order(&self) -> Vec<NodeId> {
         if check_ids(self).is_ok() {
             return kahn_order(&Links::new(self));
@@ -39,14 +39,14 @@ pub(crate) struct Rows<T> {
 }
 
 impl<T> Rows<T> {
-    /// Returns no rows yet, with room for the starts of some.
+    /// Returns no rows, with capacity for the starts of `rows`.
     pub(crate) fn with_capacity(rows: usize) -> Self {
         let mut starts = Vec::with_capacity(rows + 1);
         starts.push(0);
         Self { starts, items: Vec::new() }
     }
 
-    /// Returns rows of which the caller knows where each starts in `items`, and where the last one ends.
+    /// Returns rows from their parts: the start of each row in `items`, and the end of the last one.
     pub(crate) fn of_parts(starts: Vec<u32>, items: Vec<T>) -> Self {
         Self { starts, items }
     }
@@ -70,7 +70,7 @@ impl<T> Rows<T> {
         &self.items[self.range(row)]
     }
 
-    /// Returns where row number `row` lies among all items.
+    /// Returns the range of row number `row` in the list of all items.
     pub(crate) fn range(&self, row: u32) -> std::ops::Range<usize> {
         self.starts[row as usize] as usize..self.starts[row as usize + 1] as usize
     }
@@ -86,7 +86,8 @@ impl<T> Rows<T> {
 }
 
 impl<T: Copy> Rows<T> {
-    /// Returns items by the number of their row; those of one row keep their order. A counting sort.
+    /// Returns items sorted by the number of their row. Items of one row keep their order. A counting sort,
+    /// O(n).
     pub(crate) fn sorted(rows: usize, items: impl Iterator<Item = (u32, T)> + Clone) -> Self {
         let mut starts = vec![0; rows + 2];
         let Some((_, blank)) = items.clone().next() else { return Self { starts: vec![0; rows + 1], items: Vec::new() } };
@@ -95,7 +96,7 @@ impl<T: Copy> Rows<T> {
             starts[row] += starts[row - 1];
         }
         let mut sorted = vec![blank; starts[rows + 1] as usize];
-        // `starts` is shifted by one row, so that it is right once each row's place has moved to its end.
+        // `starts` is shifted by one row. It is right once the place of each row has moved to the row's end.
         for (row, item) in items {
             let place = &mut starts[row as usize + 1];
             sorted[*place as usize] = item;
@@ -136,7 +137,7 @@ impl Links {
         ends_of_rows(&mut out.starts);
         ends_of_rows(&mut into.starts);
         let mut is_data = vec![false; edges.len()];
-        // Backwards, so that each row fills from its end and no second set of cursors is needed.
+        // Runs backwards, so that each row fills from its end and needs no second set of cursors.
         for (source, target, carries_data) in edges.rev() {
             let place = &mut out.starts[source.index()];
             *place -= 1;
@@ -167,8 +168,8 @@ impl Links {
         self.into.starts.windows(2).map(|ends| ends[1] - ends[0]).collect()
     }
 
-    /// Notes in `missing` that the edges out of `node` are satisfied, and calls `ready` with each target that
-    /// no edge is missing for.
+    /// Counts the edges out of `node` as satisfied, in `missing`. Calls `ready` with each target that has no
+    /// more unsatisfied edges.
     #[inline(always)]
     pub(crate) fn satisfy(&self, node: NodeId, missing: &mut [u32], mut ready: impl FnMut(NodeId)) {
         for &target in self.out.of(node) {
@@ -180,7 +181,7 @@ impl Links {
     }
 }
 
-/// Turns counts per row into the place where each row ends.
+/// Turns counts per row into the end of each row.
 fn ends_of_rows(counts: &mut [u32]) {
     let mut sum = 0;
     for count in counts {
@@ -233,7 +234,7 @@ mod tests {
 
     #[test]
     fn nodes_behind_an_unknown_node_are_left_out() {
-        // 7 is no node of the shape: an edge to it orders nothing, one from it can never be kept.
+        // The shape has no node 7: an edge to it orders nothing, and an edge from it is never satisfied.
         assert_eq!(order(4, &[(0, 7), (7, 1), (1, 2)]), [0, 3]);
     }
 }

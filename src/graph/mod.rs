@@ -1,12 +1,12 @@
 //! Graphs: nodes, the values that flow between them, loops and branches.
 //!
-//! A [`Graph`] is built by its methods; [`Value`] is a typed handle to what a node makes. [`Reads`] says
-//! what a node can read, [`TaskFn`], [`KernelFn`] and [`FutureFn`] which closures can be its body. A
-//! [`Shape`] is a graph without closures: what policies see, and what JSON holds. [`Bodies`] give the nodes
-//! of a shape their closures.
+//! A [`Graph`] is built by its methods. [`Value`] is a typed handle to the value of a node. [`Reads`] lists
+//! the values that a node can read. [`TaskFn`], [`KernelFn`] and [`FutureFn`] are the closures that can be
+//! its body. A [`Shape`] is a graph without closures: policies get it, and JSON describes it. [`Bodies`] are
+//! the closures for the nodes of a shape.
 //
 // WHAT: graphs as data. Lives here: the graph and its builder, the shape, the checks that a graph must pass.
-// Pure: never a thread, a clock, a device, an executor; nothing in this room runs a node.
+// This room is pure. Never here: a thread, a clock, a device, an executor. No code in this room runs a node.
 
 mod around;
 mod between;
@@ -66,15 +66,15 @@ pub use shape::{Backend, Edge, EdgeKind, Memory, NodeId, NodeShape, Shape};
 pub use states::{OneState, States};
 pub(crate) use values::{InputPort, Maker, OutputPort, Transfer, ValueInfo};
 
-/// The most nodes one graph may have: as many as one ticket of the host device can name.
+/// The most nodes of one graph: the number that one ticket of the host device can name.
 pub const NODES_MAX: usize = (1 << 24) - 1;
 /// The most inputs, and the most outputs, that one graph may have.
 pub const PORTS_MAX: usize = 4096;
-/// The largest ordinal of a device, and so one less than the most devices that one node may span.
+/// The largest ordinal of a device. One node may span at most one device more than this number.
 pub const DEVICE_MAX: u32 = 1023;
-/// The largest cost of one node in microseconds, eleven days: sums of costs stay numbers.
+/// The largest cost of one node in microseconds: eleven days. The limit keeps sums of costs finite.
 pub const COST_US_MAX: f64 = 1e12;
-/// How deep graphs that come as data may be nested.
+/// The deepest nesting of a graph that is loaded from data.
 const NESTING_MAX: usize = 64;
 /// The longest name, in bytes.
 pub const NAME_BYTES_MAX: usize = 256;

@@ -1,11 +1,11 @@
-//! Loops and branches as policies and pictures see them: the shapes of their inner graphs.
+//! Loops and branches for policies and pictures: the shapes of their inner graphs.
 
 use std::fmt;
 use std::sync::Arc;
 
 use super::shape::Shape;
 
-/// Which inner graph of a loop or a branch.
+/// The role of an inner graph in its loop or branch.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
 pub enum Role {
@@ -27,26 +27,26 @@ impl fmt::Display for Role {
     }
 }
 
-/// What a node with inner graphs does with them.
+/// The kind of a node with inner graphs.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum Control {
     /// A loop.
     Repeat {
-        /// What is asked before each iteration, and once more at the end; none if that needs no nodes.
+        /// The condition, evaluated before each iteration. None if it has no nodes.
         condition: Option<Arc<Shape>>,
-        /// What is repeated.
+        /// The graph that is repeated.
         body: Arc<Shape>,
-        /// How often, as far as it is known: simulations take it so.
+        /// The expected number of iterations, for simulations.
         iterations: u64,
-        /// The most iterations; more are an error.
+        /// The most iterations. One more is an error.
         max_iterations: Option<u64>,
     },
     /// A branch.
     Branch {
-        /// The ways that it may take.
+        /// The graphs of which at most one runs.
         arms: Vec<Arc<Shape>>,
-        /// Which of them, as far as it is known: simulations take it so. None is none of them.
+        /// The arm that simulations take. With None they take no arm.
         taken: Option<u32>,
     },
 }
@@ -62,8 +62,8 @@ impl Control {
         condition.map(|shape| (Role::Condition, shape)).into_iter().chain(body.map(|shape| (Role::Body, shape))).chain(arms)
     }
 
-    /// Returns how long it takes, if each inner graph takes as long as `inner_us` says: a condition is asked
-    /// once more than a body is repeated.
+    /// Returns the duration in microseconds, if an inner graph takes as long as `inner_us` returns. A
+    /// condition runs once more than the body.
     pub fn takes_us(&self, inner_us: impl Fn(Role) -> f64) -> f64 {
         match self {
             Self::Repeat { condition, iterations, .. } => {
@@ -75,7 +75,7 @@ impl Control {
         }
     }
 
-    /// Returns what the loop or branch does, in a few words: `5 times`, `arm 1 of 3`.
+    /// Returns a short description of the loop or branch: `5 times`, `arm 1 of 3`.
     pub fn remark(&self) -> String {
         match self {
             Self::Repeat { iterations: 1, .. } => "once".into(),
@@ -85,7 +85,7 @@ impl Control {
         }
     }
 
-    /// Takes the inner graphs out.
+    /// Moves the inner graphs to `into`.
     fn take_inner(&mut self, into: &mut Vec<Arc<Shape>>) {
         match self {
             Self::Repeat { condition, body, .. } => {
@@ -97,7 +97,7 @@ impl Control {
     }
 }
 
-/// Level by level, because graphs may be nested deeper than a stack is.
+/// Drops the graphs level by level: they may be nested deeper than the stack allows.
 impl Drop for Control {
     fn drop(&mut self) {
         let mut open = Vec::new();

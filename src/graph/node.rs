@@ -1,4 +1,4 @@
-//! The properties of a node, set after it was added: its backend, command, cost and order-only edges.
+//! The properties of a node, set after it is added: its backend, command, cost and order-only edges.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::{Backend, Control, NodeId, NodeShape};
 use crate::error::Kind;
 use crate::name::Name;
 
-/// A node of a graph that is being built; made by [`Graph::node`].
+/// A node of a graph that is being built. Made by [`Graph::node`].
 #[derive(Debug)]
 pub struct NodeMut<'g> {
     graph: &'g mut Graph,
@@ -17,12 +17,12 @@ pub struct NodeMut<'g> {
 }
 
 impl Graph {
-    /// Adds an order-only edge: `later` starts after `earlier` is done, without reading it.
+    /// Adds an order-only edge: `later` starts after `earlier` is done, and does not read it.
     pub fn order<A: 'static, B: 'static>(&mut self, earlier: &Value<A>, later: &Value<B>) {
         self.node(later).after(earlier);
     }
 
-    /// Returns the node that gives `value`, to say more about it:
+    /// Returns the node that makes `value`, to set its properties:
     /// `g.node(&image).cost_us(120.0).command("decode")`.
     pub fn node<T: 'static>(&mut self, value: &Value<T>) -> NodeMut<'_> {
         let mut node = None;
@@ -42,7 +42,8 @@ impl Graph {
 }
 
 impl NodeMut<'_> {
-    /// Sets where the node wants to run. Tasks and async nodes start as `Cpu`, kernels as `Gpu`.
+    /// Sets where the node prefers to run. The default is `Cpu` for tasks and async nodes, and `Gpu` for
+    /// kernels.
     pub fn backend(self, backend: Backend) -> Self {
         self.with(|shape| shape.backend = backend)
     }
@@ -54,12 +55,12 @@ impl NodeMut<'_> {
         self.with(|shape| shape.command = Some(command))
     }
 
-    /// Sets the devices that the node spans: one for most nodes, several for a collective. Device 0 is the
-    /// first that the executor has, whatever its ordinal, and the default; none means wherever the plan
-    /// begins.
+    /// Sets the devices that the node spans: one for most nodes, several for a collective. Device 0, the
+    /// default, is the first device of the executor, whatever its ordinal. An empty list means the device on
+    /// which the plan begins.
     ///
-    /// A node that spans several devices runs on a stream of each, and each of these waits for all that the
-    /// node needs. The host device runs it once.
+    /// A node that spans several devices runs on a stream of each device, and each of these streams waits for
+    /// all that the node needs. The host device runs the node once.
     pub fn devices(self, devices: impl Into<Arc<[u32]>>) -> Self {
         let devices = devices.into();
         self.with(|shape| shape.devices = Some(devices))
@@ -70,14 +71,14 @@ impl NodeMut<'_> {
         self.with(|shape| shape.cost_us = cost_us)
     }
 
-    /// Sets the phase, in a pipeline: from 1 on, and not before that of a node it reads. Nodes of a loop or a
-    /// branch are in its phase, whatever is said of them. See
+    /// Sets the phase, in a pipeline. Phases count from 1, and a node's phase is not before that of a node it
+    /// reads. The nodes of a loop or a branch are in its phase, whatever they set. See
     /// [`Phases::Written`](crate::pipe::Phases::Written).
     pub fn phase(self, phase: u32) -> Self {
         self.with(|shape| shape.phase = Some(phase))
     }
 
-    /// Sets the most iterations of a loop. If its condition holds once more the run fails, and the error
+    /// Sets the most iterations of a loop. If its condition holds once more, the run fails and the error
     /// names the loop.
     pub fn max_iterations(self, max: u64) -> Self {
         let Some(node) = self.node else { return self };
@@ -90,7 +91,7 @@ impl NodeMut<'_> {
         self
     }
 
-    /// Lets the node wait for `earlier` without reading it.
+    /// Adds an order-only edge: the node waits for `earlier` and does not read it.
     pub fn after<T: 'static>(self, earlier: &Value<T>) -> Self {
         if let Some(node) = self.node {
             self.graph.order_after(earlier, node);
@@ -98,17 +99,18 @@ impl NodeMut<'_> {
         self
     }
 
-    /// Adds an order-only edge from item to item, in a pipeline: the node waits for the node that gives
-    /// `earlier`, of the item that is `items` before. With 1 it is the item just before. So nodes of
-    /// different items may share memory that is not a value, such as a ring of buffers. The phases of the two
-    /// may be in any order.
+    /// Adds an order-only edge from item to item, in a pipeline: the node waits for the node that makes
+    /// `earlier`, of the item that came `items` before. With 1 it is the previous item. So nodes of different
+    /// items may share memory that is not a value, such as a ring of buffers. The phases of the two nodes may
+    /// be in any order.
     ///
-    /// If `earlier` fails, or is skipped, the node goes on. [`Phases::Auto`](crate::pipe::Phases::Auto) and
-    /// the report of phases do not count these edges. In lockstep, where an earlier phase has a later item,
-    /// an edge that no item could keep is an error.
+    /// If `earlier` fails or is skipped, the node runs all the same.
+    /// [`Phases::Auto`](crate::pipe::Phases::Auto) and the report of phases do not count these edges. In
+    /// lockstep, where an earlier phase has a later item, an edge that no item could satisfy is an error.
     ///
     /// # Examples
-    /// A ring of three buffers. An item is written into its buffer when the item three before was read there:
+    /// A ring of three buffers. An item is written into its buffer after the item three before was read from
+    /// it:
     /// ```
     /// use std::sync::Mutex;
     ///

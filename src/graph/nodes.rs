@@ -1,5 +1,5 @@
-//! How tasks, async nodes and kernels are added to a graph: each binds what it reads and gets a cell for its
-//! value.
+//! The methods that add tasks, async nodes and kernels to a graph: each binds the node's reads and places a
+//! cell for its value.
 
 use super::builder::{Graph, NodeWork};
 use super::closures::{Closure, Work};
@@ -10,7 +10,7 @@ use crate::name::Name;
 use crate::value::args::Reads;
 
 impl Graph {
-    /// Adds a node. `make` gets its arguments, bound to `reads`, and returns its closure.
+    /// Adds a node. `make` gets the arguments, bound to `reads`, and returns the node's closure.
     pub(super) fn add<I, W>(&mut self, name: Name, reads: I, make: impl FnOnce(&mut Self, I::Params) -> W) -> Value<W::Value>
     where
         I: Reads<Graph>,

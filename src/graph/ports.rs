@@ -1,4 +1,4 @@
-//! The named inputs and outputs of a graph, and what they may be.
+//! The named inputs and outputs of a graph, and the rules for them.
 
 use super::PORTS_MAX;
 use super::builder::Graph;
@@ -8,14 +8,14 @@ use crate::error::{Kind, PortKind};
 use crate::name::Name;
 
 impl Graph {
-    /// Adds an input, under a name that is not checked. Returns its value.
+    /// Adds an input without a check of its name. Returns its value.
     pub(super) fn input_of_type(&mut self, name: Name, of: Type, offset: u32) -> u32 {
         let value = self.value_of_type(of, offset, Maker::Input(self.inputs.len() as u32));
         self.inputs.push(InputPort { name, of, value, offset, readers: Vec::new() });
         value
     }
 
-    /// Declares an output by the number of its value, under a name that is not checked.
+    /// Declares a value, by its number, as an output. Does not check the name.
     pub(super) fn output_own(&mut self, name: Name, value: u32) {
         self.share(value, Sharer::Output(self.outputs.len() as u32));
         self.values[value as usize].is_read = true;
@@ -29,8 +29,8 @@ impl Graph {
         OutputPort::add_to(&mut self.outputs, name, value, &mut self.values[value as usize], has_siblings);
     }
 
-    /// Reports a port that cannot be added. An inner graph has none: it reads the graphs around it, and its
-    /// closure returns its results.
+    /// Records a mistake if the port cannot be added. An inner graph has no ports: it reads the graphs around
+    /// it, and its closure returns its results.
     pub(super) fn check_port(&mut self, kind: PortKind, name: &Name) {
         if self.is_inner() {
             self.mistake(Kind::InnerPort { kind, name: name.clone() }.into());
@@ -54,15 +54,15 @@ impl Graph {
         }
     }
 
-    /// Returns what an input is.
+    /// Returns the kind of an input.
     pub(crate) fn input_kind(&self, input: u32) -> PortKind {
-        // They are in the order of their inputs.
+        // States and feedbacks are in the order of their inputs.
         let place = self.between.binary_search_by_key(&input, |between| between.input);
         place.map_or(PortKind::Input, |place| self.between[place].is.kind())
     }
 
-    /// Returns true, and reports it, if no port can be added to `count` others: their names are searched one
-    /// by one.
+    /// Returns true, and records a mistake, if there are too many ports to add another to `count`. The limit
+    /// exists because their names are searched one by one.
     pub(super) fn has_too_many(&mut self, ports: &str, count: usize) -> bool {
         if count >= PORTS_MAX {
             self.mistake(Kind::Limit { what: format!("the number of {ports}"), got: count + 1, limit: PORTS_MAX }.into());
@@ -71,7 +71,7 @@ impl Graph {
     }
 }
 
-/// Returns the name of a port that has output number `output` of the node `name`.
+/// Returns the name of the port for output number `output` of the node `name`.
 pub(super) fn numbered(name: &Name, output: u32) -> Name {
     if output == 0 { name.clone() } else { format!("{name} {output}").into() }
 }

@@ -1,4 +1,4 @@
-//! How the nodes of a graph use its values: reads and takes become edges, and conflicts become mistakes.
+//! The use of a graph's values by its nodes: reads and takes become edges, and conflicts become mistakes.
 
 use std::any::TypeId;
 
@@ -21,7 +21,7 @@ impl Graph {
             of,
             offset,
             maker,
-            // A unit carries no data, so it may go unread.
+            // A unit carries no data, so a graph in which no node reads it is valid.
             is_read: of.id == TypeId::of::<()>(),
             last_reader: None,
             taker: None,
@@ -32,7 +32,7 @@ impl Graph {
         index
     }
 
-    /// Returns the handle to a value of this graph, by its number; the caller knows its type.
+    /// Returns the handle to a value of this graph, by its number. The caller knows its type.
     pub(super) fn value_at<T>(&self, value: u32) -> Value<T> {
         Value::new(self.address(), value, self.values[value as usize].offset)
     }
@@ -49,7 +49,7 @@ impl Graph {
         Slot::at(self.read_own(value.index, reader, how))
     }
 
-    /// Records the same for a value of this graph, by its number. Returns the offset of its cell.
+    /// Records that `reader` uses a value of this graph, by its number. Returns the offset of its cell.
     pub(super) fn read_own(&mut self, value: u32, reader: NodeId, how: Use) -> u32 {
         self.note_use(value, reader, how);
         match self.values[value as usize].maker {
@@ -62,7 +62,7 @@ impl Graph {
         self.values[value as usize].offset
     }
 
-    /// Records how a value is used, without an edge.
+    /// Records a use of a value, without an edge.
     pub(super) fn note_use(&mut self, value: u32, reader: NodeId, how: Use) {
         let info = &mut self.values[value as usize];
         info.is_read = true;
@@ -82,7 +82,7 @@ impl Graph {
         }
     }
 
-    /// Lets a value be shared as an `Arc`. A job shares all that it makes, or nothing.
+    /// Marks a value as shared: it becomes an `Arc`. A job shares all of its values or none.
     pub(super) fn share(&mut self, value: u32, sharer: Sharer) {
         let info = &mut self.values[value as usize];
         info.sharer.get_or_insert(sharer);
@@ -94,7 +94,7 @@ impl Graph {
         }
     }
 
-    /// Returns the value that is read along an edge.
+    /// Returns the value that the target of an edge reads.
     pub(crate) fn value_of(&self, edge: &Edge) -> u32 {
         let output = if let EdgeKind::Data { output, .. } = edge.kind { output } else { 0 };
         self.works[edge.source.index()].value + output
@@ -111,7 +111,7 @@ impl Graph {
         self.order_own(earlier.index, later);
     }
 
-    /// Orders a node behind the maker of a value, of an earlier item.
+    /// Adds an edge from item to item: from the node that makes a value to `target`.
     pub(super) fn order_items<T: 'static>(&mut self, earlier: &Value<T>, target: NodeId, items: u32) {
         if items == 0 {
             let node = self.full_name(target);
@@ -134,7 +134,7 @@ impl Graph {
         }
     }
 
-    /// Orders a node behind the maker of a value of this graph, by the value's number.
+    /// Adds an order-only edge from the node that makes a value of this graph, by the value's number.
     pub(super) fn order_own(&mut self, earlier: u32, later: NodeId) {
         // Inputs exist before the run starts.
         if let Maker::Node(source) = self.values[earlier as usize].maker {
@@ -142,7 +142,7 @@ impl Graph {
         }
     }
 
-    /// Returns the name of a value's maker in messages. States have longer names.
+    /// Returns the name of a value's maker for messages. The name of a state is longer.
     pub(crate) fn maker_name(&self, maker: Maker) -> String {
         match maker {
             Maker::Node(node) => format!("'{}'", self.full_name(node)),
@@ -174,7 +174,7 @@ impl Graph {
         self.mistake(Kind::TakenTwice { value: self.maker_name(maker), first, second }.into());
     }
 
-    /// A body that takes a value and reads it would hold a dangling reference.
+    /// Records a mistake: a body that takes a value and also reads it would hold a dangling reference.
     fn taken_and_read(&mut self, maker: Maker, node: NodeId) {
         let node = self.full_name(node);
         self.mistake(Kind::TakenAndRead { value: self.maker_name(maker), node }.into());

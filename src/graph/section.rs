@@ -1,5 +1,5 @@
-//! Sections: a graph of its own made of the nodes from some to others. What it reads from outside becomes
-//! inputs, named after the nodes that would have made it.
+//! Sections: a new graph made of the nodes from some nodes to others. The values that it reads from outside
+//! become inputs. Each input has the name of the node outside that makes the value.
 
 use std::any::TypeId;
 use std::collections::HashMap;
@@ -16,12 +16,12 @@ use crate::error::{Kind, PortKind, Result};
 use crate::name::Name;
 
 impl Shape {
-    /// Returns the shape of the nodes on the paths from any of `from` to any of `to`, these included; no
-    /// `from` means from every source, no `to` to every sink. Nodes and edges keep their order, the outputs
+    /// Returns the shape of the nodes on the paths from any of `from` to any of `to`, inclusive. An empty
+    /// `from` means every source, an empty `to` every sink. Nodes and edges keep their order, and the outputs
     /// of these nodes stay outputs.
     ///
     /// # Errors
-    /// If there is no node of one of these names, or no path; if an edge or an output names a node that the
+    /// If no node has one of these names, or there is no path; if an edge or an output names a node that the
     /// shape does not have.
     pub fn section(&self, from: &[&str], to: &[&str]) -> Result<Shape> {
         check_ids(self)?;
@@ -47,7 +47,7 @@ impl Shape {
         self.ids().map(|node| (&**self.name_of(node), node)).collect()
     }
 
-    /// Returns the shape of the nodes that are in, and for each node its id there.
+    /// Returns the shape of the nodes inside, and for each node its id in that shape.
     fn cut(&self, is_in: &[bool]) -> (Shape, Vec<Option<NodeId>>) {
         let mut shape = Shape::new();
         self.name().into_iter().for_each(|name| shape.set_name(name.to_owned()));
@@ -59,8 +59,8 @@ impl Shape {
             new[node.index()] = Some(id);
         }
         let new_of = |node: NodeId| new[node.index()];
-        // How many values each node has read so far, here and there: the numbers differ, because values from
-        // outside are left out.
+        // The number of values that each node has read so far, in the two shapes. The numbers differ, because
+        // values from outside are left out.
         let mut reads = vec![(0, 0); is_in.len()];
         for link in self.links() {
             let (is_cut, target) = match link {
@@ -91,8 +91,8 @@ impl Shape {
     }
 }
 
-/// Returns, for each node, whether it is one of `starts` or behind one, in the direction that `ends` gives;
-/// all are, if there are none.
+/// Returns, for each node, whether it is one of `starts` or reached from one of them, in the direction that
+/// `ends` gives. If `starts` is empty, all nodes are reached.
 fn reached(shape: &Shape, starts: &[NodeId], ends: fn(&Edge) -> (NodeId, NodeId)) -> Vec<bool> {
     let count = shape.nodes().len();
     if starts.is_empty() {
@@ -110,18 +110,17 @@ fn reached(shape: &Shape, starts: &[NodeId], ends: fn(&Edge) -> (NodeId, NodeId)
 }
 
 impl Graph {
-    /// Returns the graph of the nodes on the paths from any of `from` to any of `to`, these included; no
-    /// `from` means from the beginning, no `to` to the end. Both graphs can be compiled, and run, side by
-    /// side.
+    /// Returns the graph of the nodes on the paths from any of `from` to any of `to`, inclusive. An empty
+    /// `from` means every source, an empty `to` every sink. Both graphs can be compiled and run
+    /// independently.
     ///
-    /// What these nodes read from others becomes an input with the name of the node that makes it (with a
-    /// number behind it, for the second value of a loop or branch and those after it). The values of `to`
-    /// become outputs with their nodes' names, beside the outputs that these nodes have already.
+    /// A value that these nodes read from other nodes becomes an input with the name of the node that makes
+    /// it (with a number behind it, for the second and later values of a loop or branch). The values of `to`
+    /// become outputs with the names of their nodes, beside the existing outputs of these nodes.
     ///
     /// # Errors
-    /// If there is no node of one of these names, or no path; or the first mistake made while building. An
-    /// input or an output that would have the name of another is a mistake of the section, which comes out of
-    /// its `compile`.
+    /// If no node has one of these names, or there is no path; or the first mistake of the graph. If an input
+    /// or an output would have the name of another one, `compile` of the section returns the error.
     ///
     /// # Examples
     /// ```
@@ -162,17 +161,17 @@ impl Graph {
     }
 }
 
-/// A section while it is cut out.
+/// A section that is being cut out.
 struct Cut<'a> {
     graph: &'a Graph,
     section: &'a mut Graph,
     new: &'a [Option<NodeId>],
-    /// Which value of the section each value of the graph is.
+    /// The value of the section for each value of the graph.
     values: HashMap<u32, u32>,
 }
 
 impl Cut<'_> {
-    /// Returns the section's value for one of the graph; one that is made outside becomes an input.
+    /// Returns the section's value for a value of the graph. A value that is made outside becomes an input.
     fn value(&mut self, value: u32) -> u32 {
         if let Some(&known) = self.values.get(&value) {
             return known;
@@ -194,7 +193,7 @@ impl Cut<'_> {
         index
     }
 
-    /// Returns the name that a value has as an input or an output.
+    /// Returns the name of a value as an input or an output.
     fn name(&self, value: u32, maker: Maker) -> Name {
         match maker {
             Maker::Node(node) => numbered(self.graph.shape.name_of(node), value - self.graph.works[node.index()].value),
@@ -209,7 +208,7 @@ impl Cut<'_> {
         self.section.works.push(NodeWork { value, ..work });
     }
 
-    /// Takes the loops and branches over, with the values that they keep.
+    /// Copies the loops and branches, with the values that they keep.
     fn take_controls(&mut self) {
         let graph = self.graph;
         for control in &graph.controls {
@@ -226,7 +225,7 @@ impl Cut<'_> {
         }
     }
 
-    /// Makes inputs of what is read from outside, and notes which values async nodes share.
+    /// Makes inputs of the values that are read from outside, and records which values async nodes share.
     fn take_reads(&mut self) {
         let graph = self.graph;
         let reads = graph.shape.edges().iter().filter(|edge| edge.is_data());
@@ -265,7 +264,8 @@ impl Cut<'_> {
         }
     }
 
-    /// Adds an output, unless `names` has it. Values of type `()` are outputs only where the graph says so.
+    /// Adds an output, unless `names` has it. A value of type `()` is an output only if the graph declares
+    /// it.
     fn take_output_of(&mut self, value: u32, name: Name, names: &mut HashMap<Name, u32>) {
         let is_unit = self.section.values[value as usize].of.id == TypeId::of::<()>();
         match names.get(&name) {

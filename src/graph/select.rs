@@ -1,9 +1,9 @@
-//! Values that decide: whether a loop goes on, and which arm a branch takes.
+//! Values that decide whether a loop goes on, and which arm a branch takes.
 
 use super::values::Transfer;
 use crate::value::{Cells, Slot};
 
-/// How a loop decides whether to go on.
+/// The decision of a loop whether to go on.
 #[derive(Clone, Copy, Debug)]
 pub enum Test {
     #[doc(hidden)]
@@ -12,23 +12,23 @@ pub enum Test {
     Value(Asked),
 }
 
-/// A value that says whether a loop goes on.
+/// A value that decides whether a loop goes on.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
     pub(crate) offset: u32,
-    /// Whether the condition made it, so that it is dropped after each decision.
+    /// Whether the condition made the value, so that it is dropped after each decision.
     pub(crate) is_own: bool,
     pub(crate) transfer: &'static Transfer,
     pub(crate) holds: fn(Cells<'_>, u32) -> Option<bool>,
 }
 
-/// A type whose values say whether a loop goes on.
+/// A type whose values decide whether a loop goes on.
 #[diagnostic::on_unimplemented(
     message = "a value of type `{Self}` does not say whether a loop goes on",
     label = "let the condition return a `bool`, or `above(residual, tolerance)`, of which NaN is an error"
 )]
 pub trait Holds: Send + Sync + 'static {
-    /// Returns whether the loop goes on; none if that is undefined, which is an error.
+    /// Returns whether the loop goes on. None means undefined, which is an error.
     fn holds(&self) -> Option<bool>;
 }
 
@@ -38,12 +38,12 @@ impl Holds for bool {
     }
 }
 
-/// Whether a residual is still above its tolerance; made by [`above`].
+/// The comparison of a residual with its tolerance. Made by [`above`].
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Above<F>(F, F);
 
-/// As the condition of a loop: goes on while `residual` is above `tolerance`. If one of them is NaN the run
-/// fails, and the error names the loop.
+/// A condition of a loop that holds while `residual` is above `tolerance`. If one of them is NaN, the run
+/// fails and the error names the loop.
 pub fn above<F: PartialOrd>(residual: F, tolerance: F) -> Above<F> {
     Above(residual, tolerance)
 }
@@ -54,7 +54,7 @@ impl<F: PartialOrd + Send + Sync + 'static> Holds for Above<F> {
     }
 }
 
-/// A type whose values say which arm of a branch is taken, counted from 0; -1 is none of them.
+/// A type whose values select the arm of a branch, counted from 0. -1 means no arm.
 #[diagnostic::on_unimplemented(
     message = "a value of type `{Self}` does not say which arm of a branch is taken",
     label = "`usize`, `Option<usize>`, `i64` or `i32`"

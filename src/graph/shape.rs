@@ -1,5 +1,5 @@
-//! A graph without its closures: what policies, plans and pictures see. Nodes and edges keep the order of
-//! their making, because ties are broken by it.
+//! A graph without its closures, for policies, plans and pictures. Nodes and edges keep the order in which
+//! they were added, because ties are broken by it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ impl NodeId {
     }
 }
 
-/// Where a node wants to run. DALI's words.
+/// The place where a node prefers to run. The words are those of DALI.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[cfg_attr(feature = "json", derive(serde::Deserialize, serde::Serialize), serde(rename_all = "lowercase"))]
 pub enum Backend {
@@ -41,20 +41,21 @@ pub enum Memory {
     Gpu,
 }
 
-/// What an edge means.
+/// The meaning of an edge.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum EdgeKind {
     /// The target reads an output of the source.
     Data {
-        /// Which output of the source.
+        /// The number of the output of the source.
         output: u32,
-        /// Where the target reads it. None means where the source's backend leaves it.
+        /// The memory in which the target reads it. None means the memory in which the source's backend
+        /// leaves it.
         memory: Option<Memory>,
-        /// The target reads only its shape and type, so it needs no device wait.
+        /// Whether the target reads only the output's shape and type, so that it needs no device wait.
         metadata: bool,
     },
-    /// Only order.
+    /// The target waits for the source and reads nothing.
     Order,
 }
 
@@ -71,7 +72,7 @@ pub struct Edge {
 }
 
 impl NodeShape {
-    /// Returns the kind of work: the command, or else the name.
+    /// Returns the kind of work: the command if there is one, or else the name.
     pub fn command(&self) -> &Name {
         self.command.as_ref().unwrap_or(&self.name)
     }
@@ -93,60 +94,59 @@ impl Edge {
     }
 }
 
-/// One node as policies see it.
+/// One node, for policies.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct NodeShape {
     /// The node's name, unique in its graph.
     pub name: Name,
-    /// Where it wants to run.
+    /// The place where it prefers to run.
     pub backend: Backend,
-    /// The kind of work, for policies that keep equal commands together; `None` means the node's name.
+    /// The kind of work, for policies that keep equal commands together. None means the node's name.
     pub command: Option<Name>,
-    /// The devices that it spans, as the executor counts them, each once; `None` means device 0. Empty means
-    /// wherever the plan begins.
+    /// The devices that it spans, each once, by their place among the executor's devices. None means device
+    /// 0. An empty list means the device on which the plan begins.
     pub devices: Option<Arc<[u32]>>,
     /// Its expected duration in microseconds.
     pub cost_us: f64,
-    /// Its phase in a pipeline, from 1 on, if one was written. Graphs as JSON have none.
+    /// Its phase in a pipeline, from 1 on, if it is set. Graphs in JSON have none.
     pub phase: Option<u32>,
-    /// What it does with its inner graphs, if it is a loop or a branch.
+    /// Its inner graphs, if it is a loop or a branch.
     pub control: Option<Arc<Control>>,
 }
 
 /// A graph without closures.
 ///
-/// Node order and edge order matter: where a policy must choose between equals, the one that stands first
-/// wins.
+/// The order of nodes and edges matters: where a policy chooses between equals, it chooses the first.
 #[derive(Clone, Debug, Default)]
 pub struct Shape {
     name: Option<Name>,
     nodes: Vec<NodeShape>,
     edges: Vec<Edge>,
     states: Vec<StateRead>,
-    /// The inputs that loops and branches take: the node, and the number of the input. Sorted.
+    /// The inputs that loops and branches take: the node and the number of the input, sorted.
     takes: Vec<(NodeId, u32)>,
     /// None if no outputs were declared.
     outputs: Option<Vec<(NodeId, u32)>>,
 }
 
-/// A node of an inner graph reads a state of the loop or branch around.
+/// A read, by a node of an inner graph, of a state of the loop or branch around.
 #[derive(Clone, Copy, Debug)]
 struct StateRead {
     state: u32,
     target: NodeId,
-    /// How many edges were made before: what a node reads has an order.
+    /// The number of edges that were added before: the reads of a node have an order.
     edges: usize,
 }
 
-/// An edge, or the reading of a state.
+/// An edge, or a read of a state.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Link {
     Edge(Edge),
     State { state: u32, target: NodeId },
 }
 
-/// Where a state is read matters among what the same node reads, and nowhere else.
+/// The place of a read of a state matters only among the reads of the same node.
 impl PartialEq for Shape {
     fn eq(&self, other: &Self) -> bool {
         let has_states = !self.states.is_empty() || !other.states.is_empty();
@@ -162,7 +162,7 @@ impl Shape {
         Self::default()
     }
 
-    /// Gives the graph a name, for pictures.
+    /// Sets the graph's name, for pictures.
     pub fn set_name(&mut self, name: impl Into<Name>) {
         self.name = Some(name.into());
     }
@@ -172,7 +172,7 @@ impl Shape {
         self.name.as_deref()
     }
 
-    /// Adds a node and returns its id.
+    /// Adds a node. Returns its id.
     pub fn node(&mut self, name: impl Into<Name>, backend: Backend) -> NodeId {
         self.push(NodeShape {
             name: name.into(),
@@ -185,7 +185,7 @@ impl Shape {
         })
     }
 
-    /// Adds a node as it is.
+    /// Adds a complete node.
     pub(crate) fn push(&mut self, node: NodeShape) -> NodeId {
         // Ids beyond u32 cannot exist: the check for NODES_MAX reports such a graph before an id is used.
         let id = NodeId(self.nodes.len() as u32);
@@ -193,7 +193,8 @@ impl Shape {
         id
     }
 
-    /// Adds an edge on which `target` reads an output of `source`, where the source's backend leaves it.
+    /// Adds an edge: `target` reads an output of `source`, in the memory where the source's backend leaves
+    /// it.
     pub fn read(&mut self, source: NodeId, output: u32, target: NodeId) {
         self.edge(Edge::new(source, target, EdgeKind::Data { output, memory: None, metadata: false }));
     }
@@ -203,20 +204,20 @@ impl Shape {
         self.edge(Edge::new(source, target, EdgeKind::Order));
     }
 
-    /// Adds an edge as it is.
+    /// Adds a complete edge.
     pub fn edge(&mut self, edge: Edge) {
         self.edges.push(edge);
     }
 
-    /// Lets `target`, in an inner graph, read a state of the loop or branch around, by its number. What a
-    /// node reads has the order in which it was added.
+    /// Adds a read, by `target` in an inner graph, of a state of the loop or branch around, by the state's
+    /// number. The reads of a node have the order in which they are added.
     pub fn read_state(&mut self, state: u32, target: NodeId) {
         self.states.push(StateRead { state, target, edges: self.edges.len() });
     }
 
-    /// Lets a loop or a branch take its input number `input`, counted from 0. Then it owns that value, and
-    /// its inner graphs may take the state. Input 0 of a branch is its selector, which it cannot take. All
-    /// other readers of the value run before it.
+    /// Marks input number `input`, from 0 on, of a loop or a branch as taken. Then the node owns that value,
+    /// and its inner graphs may take the state. All other readers of the value run before the node. Input 0
+    /// of a branch is its selector, which it cannot take.
     pub fn take_input(&mut self, node: NodeId, input: u32) {
         if let Err(place) = self.takes.binary_search(&(node, input)) {
             self.takes.insert(place, (node, input));
@@ -237,14 +238,14 @@ impl Shape {
         self.outputs.get_or_insert_default().push((node, output));
     }
 
-    /// Declares that nothing leaves the graph, except what [`Shape::output`] declares. Without either, the
-    /// values of the sinks leave it. So the body of a loop that has only effects needs this, to give no new
-    /// states.
+    /// Declares that no values leave the graph, except those of [`Shape::output`]. Without either call, the
+    /// values of the sinks leave it. So call this for the body of a loop that has only side effects and gives
+    /// no new states.
     pub fn no_outputs(&mut self) {
         self.outputs.get_or_insert_default();
     }
 
-    /// Returns the memory in which `node` leaves its values.
+    /// Returns the memory in which `node` leaves its outputs.
     pub fn memory_of(&self, node: NodeId) -> Memory {
         match self.nodes.get(node.index()).map(|node| node.backend) {
             Some(Backend::Mixed | Backend::Gpu) => Memory::Gpu,
@@ -252,7 +253,7 @@ impl Shape {
         }
     }
 
-    /// Returns the memory in which the target of an edge reads a value; none if it reads none.
+    /// Returns the memory in which the target of an edge reads a value. None for an order-only edge.
     pub fn read_memory(&self, edge: &Edge) -> Option<Memory> {
         match edge.kind {
             EdgeKind::Data { memory, .. } => Some(memory.unwrap_or_else(|| self.memory_of(edge.source))),
@@ -260,22 +261,22 @@ impl Shape {
         }
     }
 
-    /// Returns the nodes, in the order of their making.
+    /// Returns the nodes, in the order in which they were added.
     pub fn nodes(&self) -> &[NodeShape] {
         &self.nodes
     }
 
-    /// Returns the nodes to change them.
+    /// Returns the nodes, to change them.
     pub fn nodes_mut(&mut self) -> &mut [NodeShape] {
         &mut self.nodes
     }
 
-    /// Returns the edges, in the order of their making.
+    /// Returns the edges, in the order in which they were added.
     pub fn edges(&self) -> &[Edge] {
         &self.edges
     }
 
-    /// Returns the edges, and the readings of states among them, in the order of their making.
+    /// Returns the edges and the reads of states, in the order in which they were added.
     pub(super) fn links(&self) -> impl Iterator<Item = Link> + '_ {
         let (mut edges, mut states) = (self.edges.iter(), self.states.iter().peekable());
         std::iter::from_fn(move || {
@@ -287,13 +288,13 @@ impl Shape {
         })
     }
 
-    /// Returns what each node reads, in the order of its arguments.
+    /// Returns the reads of each node, in the order of its arguments.
     pub(super) fn reads(&self) -> Vec<Vec<Link>> {
         let mut reads = vec![Vec::new(); self.nodes.len()];
         for link in self.links() {
             match link {
                 Link::Edge(Edge { kind: EdgeKind::Order, .. }) => {}
-                // Links that name an unknown node are left out: `check` reports them.
+                // Leaves out links that name an unknown node: `check` reports them.
                 Link::Edge(Edge { target, .. }) | Link::State { target, .. } => {
                     reads.get_mut(target.index()).into_iter().for_each(|reads| reads.push(link));
                 }
@@ -302,12 +303,12 @@ impl Shape {
         reads
     }
 
-    /// Returns which states are read, and by which nodes.
+    /// Returns the states that are read, each with the reader.
     pub(super) fn state_reads(&self) -> impl Iterator<Item = (u32, NodeId)> + '_ {
         self.states.iter().map(|read| (read.state, read.target))
     }
 
-    /// Returns what leaves the graph, as (node, output).
+    /// Returns the values that leave the graph, as (node, output).
     pub fn outputs(&self) -> &[(NodeId, u32)] {
         self.outputs.as_deref().unwrap_or_default()
     }
@@ -317,8 +318,8 @@ impl Shape {
         self.outputs.is_some()
     }
 
-    /// Returns the orders to add so that takers come last: the reader, the taker, and the first value that
-    /// both read.
+    /// Returns the orders that make each taker the last reader: the reader, the taker, and the first value
+    /// that both read.
     pub(super) fn take_orders(&self) -> Vec<(NodeId, NodeId, Link)> {
         if self.takes.is_empty() {
             return Vec::new();
@@ -353,7 +354,7 @@ impl Shape {
         &self.nodes[node.index()].name
     }
 
-    /// Whether the target of an edge waits only until the source has been submitted: it reads the shape and
+    /// Whether the target of an edge waits only until the source is submitted: it reads only the shape and
     /// type of device work.
     pub(crate) fn is_submission(&self, edge: &Edge) -> bool {
         matches!(edge.kind, EdgeKind::Data { metadata: true, .. }) && self.memory_of(edge.source) == Memory::Gpu

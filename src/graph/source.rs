@@ -78,7 +78,7 @@ impl<T: Send + Sync + 'static> OneRead<Graph> for &[Value<T>] {
 pub struct Binder<'g> {
     pub(super) graph: &'g mut Graph,
     pub(super) reader: NodeId,
-    /// An async node outlives any borrow, so what it reads must be shared.
+    /// An async node outlives any borrow, so its values must be shared.
     pub(super) is_async: bool,
 }
 

@@ -1,5 +1,5 @@
-//! The states of a loop, or what goes through a branch: one value, or a tuple of up to eight. Each is read,
-//! and shared from then on; or taken.
+//! The states of a loop or a branch: one value, or a tuple of up to eight. A state is read, and shared from
+//! then on, or taken.
 
 use super::NodeId;
 use super::builder::Graph;
@@ -9,31 +9,31 @@ use super::values::{Maker, Transfer, Type, Use};
 use crate::name::Name;
 use crate::value::args::{Sealed, tuples};
 
-/// What goes into a loop or a branch: `&value`, [`take`](crate::take)`(&value)`, or a tuple of up to eight of
-/// these.
+/// The first values of the states of a loop or a branch: `&value`, [`take`](crate::take)`(&value)`, or a
+/// tuple of up to eight of these.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the states of a loop, or go through a branch",
     label = "`&value`, `take(&value)`, or a tuple of up to eight of these"
 )]
 pub trait States: Sealed {
-    /// The same in the inner graphs, and as it comes out.
+    /// The states as values, in the inner graphs and after the end.
     type Values;
     #[doc(hidden)]
     fn enter(self, graph: &mut Graph, node: NodeId) -> Vec<State>;
-    /// Adds them to `graph`: as values of `maker`, or as its inputs if it is an inner graph.
+    /// Adds the states to `graph`: as values of `maker`, or as inputs if it is an inner graph.
     #[doc(hidden)]
     fn values(graph: &mut Graph, maker: Option<NodeId>, states: &[State]) -> Self::Values;
     #[doc(hidden)]
     fn origins(given: Self::Values, inner: &mut Graph) -> Vec<Origin>;
 }
 
-/// One of them.
+/// The first value of one state.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no state of a loop or a branch",
     label = "give `&value`, `take(&value)`, or a tuple of up to eight of these"
 )]
 pub trait OneState: Sealed {
-    /// Its type.
+    /// The type of the state.
     type Of: Send + Sync + 'static;
     #[doc(hidden)]
     fn enter(self, graph: &mut Graph, node: NodeId, number: u32) -> State;
@@ -69,13 +69,13 @@ impl Graph {
             return self.value_of_type(of, state.offset, Maker::Node(node));
         }
         let value = self.input_of_type(state.name.clone(), of, state.offset);
-        // It may be that only the condition reads it, or only the body.
+        // Only the condition may read it, or only the body, so an unread state is valid.
         self.values[value as usize].is_read = true;
         value
     }
 
-    /// Returns the name of a loop's or a branch's state in messages, with its first value, if that is of this
-    /// graph. Full names would grow with the depth of nesting.
+    /// Returns the name of a loop's or a branch's state for messages, with its first value, if that value is
+    /// in this graph. It has no full names: these would grow with the depth of nesting.
     pub(super) fn state_name(&self, node: NodeId, number: u32, first: Option<u32>) -> Name {
         let given = first.map(|first| match self.values[first as usize].maker {
             Maker::Node(node) => format!(" ('{}')", self.shape().name_of(node)),

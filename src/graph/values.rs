@@ -1,4 +1,4 @@
-//! What is known of a graph's values while it is built: their types, makers, readers and ports.
+//! The facts about a graph's values while it is built: their types, makers, readers and ports.
 
 use std::any::{Any, TypeId, type_name};
 use std::sync::Arc;
@@ -15,11 +15,11 @@ pub(crate) struct ValueInfo {
     pub(crate) is_read: bool,
     pub(super) last_reader: Option<NodeId>,
     pub(crate) taker: Option<NodeId>,
-    /// The last output that it is.
+    /// The number of the last output that has this value.
     pub(super) output: Option<u32>,
-    /// Why the value is an `Arc`, if it is.
+    /// The reason why the value is an `Arc`, if it is one.
     pub(crate) sharer: Option<Sharer>,
-    /// In a pipeline: why no node may take it, if it is a result, fed back, or a feedback.
+    /// In a pipeline, the reason why no node may take it: it is a result, is fed back, or is a feedback.
     pub(crate) kept: Option<Kept>,
 }
 
@@ -33,13 +33,13 @@ pub(crate) enum Maker {
 pub(crate) enum Sharer {
     Output(u32),
     Async(NodeId),
-    /// A loop or a branch, which may keep it until it ends.
+    /// A loop or a branch, which may keep the value until its end.
     Control(NodeId),
-    /// It is of the same job as a value that is shared: this one.
+    /// Another value of the same job is shared: this one.
     Beside(u32),
 }
 
-/// A named input: how the value of a run gets into its cell.
+/// A named input: how a run's value gets into its cell.
 #[derive(Clone)]
 pub(crate) struct InputPort {
     pub(crate) name: Name,
@@ -49,7 +49,7 @@ pub(crate) struct InputPort {
     pub(crate) readers: Vec<NodeId>,
 }
 
-/// A named output: how the value of a finished run gets out of its cell.
+/// A named output: how the value of a finished run leaves its cell.
 #[derive(Clone)]
 pub(crate) struct OutputPort {
     pub(crate) name: Name,
@@ -58,7 +58,7 @@ pub(crate) struct OutputPort {
     pub(crate) offset: u32,
     /// Whether a later output has the same value.
     pub(crate) comes_again: bool,
-    /// Whether the node makes other values, too.
+    /// Whether the node makes other values too.
     pub(crate) has_siblings: bool,
 }
 
@@ -78,7 +78,7 @@ pub(crate) struct Type {
     /// [`id_of`] the type.
     pub(crate) id_fn: fn() -> TypeId,
     pub(crate) name: &'static str,
-    /// In place, in bytes.
+    /// The size in place, in bytes.
     pub(crate) size: u32,
     pub(crate) transfer: &'static Transfer,
 }
@@ -90,24 +90,24 @@ impl Type {
     }
 }
 
-/// How values of one type get into a run, out of it, and from cell to cell: functions of a run's cells and of
-/// offsets of cells.
+/// The functions that move a value of one type into a run, out of it, and between cells. Their arguments are
+/// a run's cells and offsets of cells.
 #[derive(Debug)]
 pub(crate) struct Transfer {
     pub(crate) fill: fn(Cells<'_>, u32, Box<dyn Any>),
     pub(crate) clear: fn(Cells<'_>, u32),
     pub(crate) share: fn(Cells<'_>, u32) -> Arc<dyn Any + Send + Sync>,
-    /// Moves a value out that is an `Arc`.
+    /// Moves out a value that is an `Arc`.
     pub(crate) take_shared: fn(Cells<'_>, u32) -> Arc<dyn Any + Send + Sync>,
-    /// Moves a value as it is.
+    /// Moves a value in its present form.
     pub(crate) carry: fn(Cells<'_>, u32, u32),
     /// Moves a value and makes it an `Arc`.
     pub(crate) carry_shared: fn(Cells<'_>, u32, u32),
-    /// Makes a value an `Arc`, and gives a share of it.
+    /// Makes a value an `Arc`, and copies the `Arc` to another cell.
     pub(crate) split: fn(Cells<'_>, u32, u32),
-    /// Gives a share of a value that is an `Arc`.
+    /// Copies a value that is an `Arc` to another cell.
     pub(crate) copy: fn(Cells<'_>, u32, u32),
-    /// Makes a place for one more value.
+    /// Places a cell for one more value.
     pub(super) place: fn(&mut Layout) -> u32,
     pub(crate) needs_drop: bool,
 }
@@ -131,13 +131,13 @@ impl Transfer {
     }
 }
 
-/// How a node uses a value.
+/// The way in which a node uses a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Use {
     Read,
     Take,
-    /// By an async node, which outlives any borrow.
+    /// An async node reads it. The node outlives any borrow.
     Await,
-    /// By a loop or a branch, for itself or for a node in it.
+    /// A loop or a branch reads it, for itself or for a node inside.
     Keep,
 }

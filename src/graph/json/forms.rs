@@ -27,7 +27,8 @@ pub(super) struct GraphForm<'a> {
     pub(super) nodes: Vec<NodeForm<'a>>,
     #[serde(default, deserialize_with = "lists", skip_serializing_if = "Vec::is_empty")]
     pub(super) edges: Vec<(String, String)>,
-    /// The place of each edge and each read of a state among all, if they were not made node by node.
+    /// The place of each edge and each read of a state in their common order, if they were not made node by
+    /// node.
     #[serde(default, deserialize_with = "lists", skip_serializing_if = "Vec::is_empty")]
     pub(super) edge_order: Vec<u32>,
     #[serde(default, deserialize_with = "some_items", skip_serializing_if = "Option::is_none")]
@@ -56,7 +57,7 @@ pub(super) struct NodeForm<'a> {
     pub(super) cost_us: f64,
 }
 
-/// Inner graphs stay text until the graph around them was read, so that nothing recurses.
+/// Inner graphs stay text until the graph around them is read, so that reading does not recurse.
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RepeatForm<'a> {
@@ -64,7 +65,7 @@ pub(super) struct RepeatForm<'a> {
     pub(super) condition: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) body: &'a RawValue,
-    /// Without it, one; but a loop that asks no condition needs it.
+    /// The default is one. A loop without a condition needs the field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) iterations: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -155,7 +156,7 @@ fn object<'de, D: Deserializer<'de>, T: Deserialize<'de> + Checked>(from: D) -> 
     Object::deserialize(from).map(|Object(form)| Some(form))
 }
 
-/// What a form must be beyond its fields, said where it stands in the file.
+/// A check of a form beyond its fields. Its error has the place in the file.
 pub(super) trait Checked {
     fn fault(&self) -> Option<String> {
         None
@@ -194,7 +195,7 @@ impl Checked for InputForm {
     }
 }
 
-/// Returns the number of iterations of a loop that does not give it.
+/// Returns the expected number of iterations of a loop without the field.
 pub(super) fn iterations_expected(max_iterations: Option<u64>) -> u64 {
     max_iterations.map_or(1, |max| max.min(1))
 }
@@ -210,7 +211,8 @@ impl<'a> NodeForm<'a> {
         repeat.chain(arms.map(|(number, &arm)| (format!("branch.arms[{number}]"), arm))).collect()
     }
 
-    /// Returns the loop or the branch that it is, with its graphs in that order.
+    /// Returns the loop or the branch that the node is. `inner` returns its graphs, in the order of this
+    /// form.
     pub(super) fn control(&self, inner: &mut impl FnMut() -> Arc<Shape>) -> Option<Control> {
         if let Some(RepeatForm { condition, iterations, max_iterations, .. }) = self.repeat {
             let (condition, body) = (condition.map(|_| inner()), inner());
@@ -237,7 +239,8 @@ impl Checked for BranchForm<'_> {
     }
 }
 
-/// A form that is an object in the file. By itself serde would take a list of its fields in order, too.
+/// A form that must be an object in the file. On its own, serde would also accept a list of the fields in
+/// order.
 pub(super) struct Object<T>(pub(super) T);
 
 impl<'de, T: Deserialize<'de> + Checked> Deserialize<'de> for Object<T> {
@@ -261,8 +264,8 @@ impl<'de, T: Deserialize<'de> + Checked> Deserialize<'de> for Object<T> {
     }
 }
 
-/// Reads a list that ends by `max` items, so that no file can ask for more memory than a graph of the largest
-/// size.
+/// Reads a list of at most `max` items, so that a file cannot ask for more memory than the largest graph
+/// needs.
 fn bounded<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D, max: usize) -> Result<Vec<T>, D::Error> {
     struct Items<T>(usize, PhantomData<T>);
 
@@ -288,11 +291,11 @@ fn bounded<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D, max: usize) 
     from.deserialize_seq(Items(max, PhantomData))
 }
 
-/// Finds a node by its name; the path is the place of the name in the file.
+/// A function that finds a node by its name. The second argument returns the place of the name in the file.
 type Find<'a> = dyn Fn(&str, &dyn Fn() -> String) -> Result<NodeId> + 'a;
 
 impl GraphForm<'_> {
-    /// Returns the shape with its loops and branches. `place` is where the graph stands in the file, and
+    /// Returns the shape with its loops and branches. `place` is the place of the graph in the file, and
     /// `is_around` knows the nodes of the graphs around it.
     pub(super) fn shape(
         &self,
@@ -377,7 +380,7 @@ impl GraphForm<'_> {
         Ok(links)
     }
 
-    /// Puts edges and reads of states in the places that `edge_order` gives.
+    /// Puts edges and reads of states into the order that `edge_order` gives.
     fn ordered(&self, links: Vec<Link>) -> Result<Vec<Link>, String> {
         if self.edge_order.is_empty() {
             return Ok(links);

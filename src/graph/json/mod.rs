@@ -1,5 +1,5 @@
-//! A shape as data: the JSON form of a graph without closures. Reading gives an error that says where in the
-//! file, never a panic, and nothing recurses over graphs in graphs.
+//! A shape as data: the JSON form of a graph without closures. A mistake in a file gives an error with its
+//! place, never a panic, and no function recurses over nested graphs.
 
 mod fault;
 mod forms;
@@ -33,17 +33,18 @@ impl Shape {
     /// "max_iterations": 100}`, and a branch if it has `"branch": {"arms": [{...}, ...], "taken": 0}`, in
     /// which `{...}` are graphs.
     ///
-    /// An input of these is taken with `"take": true`, and `"outputs": []` in them gives nothing.
+    /// In such a node, `"take": true` at an input takes its value. `"outputs": []` in an inner graph means
+    /// that it gives no values.
     ///
-    /// Only `nodes`, and `name` and `backend` of each, are required; `backend` not of loops and branches, and
-    /// of these only `body` and `arms`. `after` and `edges` are order-only. Nodes may stand in any order;
-    /// edges keep theirs: first those of `inputs` and `after`, node by node, then `edges`. Unknown keys are
+    /// Required are `nodes`, and in each node `name` and `backend`. A loop or a branch needs no `backend`; it
+    /// needs only its `body` or `arms`. `after` and `edges` are order-only. Nodes may be in any order. Edges
+    /// keep their order: first those of `inputs` and `after`, node by node, then `edges`. Unknown keys are
     /// errors.
     ///
     /// # Errors
-    /// Names the place in the file, by path and by line, and says what is wrong: no JSON (or JSON that is not
-    /// plain UTF-8: with a byte order mark, or as UTF-16), an unknown key, a number out of range, a name used
-    /// twice, an unknown producer, an edge to itself, a circle (with its nodes).
+    /// The error names the place in the file, by path and by line, and the fault: no JSON (or JSON that is
+    /// not plain UTF-8: with a byte order mark, or as UTF-16), an unknown key, a number out of range, a name
+    /// used twice, an unknown producer, an edge from a node to itself, a cycle (with its nodes).
     ///
     /// # Examples
     /// ```
@@ -64,8 +65,8 @@ impl Shape {
         read::shape(text)
     }
 
-    /// Writes the JSON form that [`Shape::from_json`] reads. That returns an equal shape, if the shape can be
-    /// scheduled and is nested no deeper than 64.
+    /// Writes the JSON form that [`Shape::from_json`] reads. If the shape can be scheduled and is nested no
+    /// deeper than 64, reading the text gives an equal shape.
     ///
     /// A shape is checked when it is read or scheduled, not when it is written. If an edge or an output names
     /// a node that the shape does not have, it is written with a name that no node has. Then `from_json`

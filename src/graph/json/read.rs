@@ -1,5 +1,5 @@
-//! From text to a shape: graph by graph, those around before those inside, and then put together from the
-//! inside out.
+//! From text to a shape: first the graphs are read, outer before inner. Then they are put together, inner
+//! before outer.
 
 use std::sync::Arc;
 
@@ -8,21 +8,21 @@ use super::forms::{GraphForm, Object};
 use crate::error::{Kind, Result};
 use crate::graph::{Backend, Control, NESTING_MAX, NODES_MAX, Shape, check};
 
-/// A graph that was read, without what is inside of its loops and branches.
+/// A graph that was read, without the graphs inside its loops and branches.
 struct Known<'a> {
     form: GraphForm<'a>,
-    /// Where it stands in the file: empty, or a path that ends with a dot.
+    /// The place of the graph in the file: empty, or a path that ends with a dot.
     place: String,
     /// The number of the first graph in its loops and branches. The others follow, in the order of the file.
     first: usize,
 }
 
-/// A graph that is yet to be read.
+/// A graph that is not read yet.
 struct Unknown<'a> {
     text: &'a str,
     place: String,
     depth: usize,
-    /// How many states the loop or branch around has; none if this is the outermost graph.
+    /// The number of states of the loop or branch around. None for the outermost graph.
     states: Option<u32>,
 }
 
@@ -51,7 +51,7 @@ pub(super) fn shape(text: &str) -> Result<Shape> {
         let mut inner = shapes[first..].iter_mut();
         let mut inner = || inner.next().and_then(Option::take).expect("graphs inside come before those around");
         let controls = form.nodes.iter().map(|node| Some(Arc::new(node.control(&mut inner)?))).collect();
-        // Left are those that come before, and so those around.
+        // Only graphs that come before this one remain, which include those around it.
         let around = || known.iter().filter(|other| place.starts_with(&other.place));
         let is_around = |name: &str| around().any(|other| other.form.nodes.iter().any(|node| node.name == name));
         let shape = form.shape(&place, controls, is_around)?;
@@ -63,7 +63,7 @@ pub(super) fn shape(text: &str) -> Result<Shape> {
     Ok(Arc::into_inner(outermost).expect("nothing else has the outermost graph"))
 }
 
-/// Returns what a text is instead, if it does not even begin as JSON.
+/// Returns a description of a text whose first bytes cannot begin JSON. Otherwise returns None.
 pub(crate) fn no_json(text: &str) -> Option<String> {
     let start = text.trim_start_matches([' ', '\t', '\n', '\r']);
     let is_word = |word: &&str| start.starts_with(*word);
@@ -80,7 +80,7 @@ pub(crate) fn no_json(text: &str) -> Option<String> {
     }
 }
 
-/// Reads one graph, which is `inner` in `text`.
+/// Reads one graph: `inner`, a part of `text`.
 fn form<'a>(text: &str, inner: &'a str, place: &str) -> Result<GraphForm<'a>> {
     let at = |error: &serde_json::Error| located(error, text, inner.as_ptr().addr() - text.as_ptr().addr());
     let mut reader = serde_json::Deserializer::from_str(inner);
@@ -108,7 +108,7 @@ fn check_states(form: &GraphForm<'_>, place: &str, states: Option<u32>) -> Resul
     Ok(())
 }
 
-/// Returns what an error says, with the line and the column of the whole text.
+/// Returns the message of an error, with the line and the column in the whole text.
 fn located(error: &serde_json::Error, text: &str, start: usize) -> String {
     let message = error.to_string();
     let Some((what, _)) = message.rsplit_once(" at line ").filter(|_| start > 0 && error.line() > 0) else { return message };
@@ -119,10 +119,10 @@ fn located(error: &serde_json::Error, text: &str, start: usize) -> String {
     format!("{what} at line {line} column {column}")
 }
 
-/// Adds the graphs in the loops and branches of a graph to those that are yet to be read.
+/// Adds the graphs in the loops and branches of a graph to the graphs to read.
 fn add_inner<'a>(form: &GraphForm<'a>, place: &str, depth: usize, unknown: &mut Vec<Unknown<'a>>) -> Result<()> {
     for (index, node) in form.nodes.iter().enumerate() {
-        // What a branch reads first is its selector.
+        // The first input of a branch is its selector.
         let states = node.inputs.len() - usize::from(node.branch.is_some() && !node.inputs.is_empty());
         for (key, text) in node.inner() {
             let place = format!("{place}nodes[{index}].{key}");
@@ -137,7 +137,8 @@ fn add_inner<'a>(form: &GraphForm<'a>, place: &str, depth: usize, unknown: &mut 
 }
 
 impl Control {
-    /// Returns the default backend of a loop or a branch: `Gpu` if a node in it has another than `Cpu`.
+    /// Returns the default backend of a loop or a branch: `Gpu` if a node in it has a backend other than
+    /// `Cpu`.
     pub(super) fn backend(&self) -> Backend {
         let is_device = self.inner().any(|(_, shape)| shape.nodes().iter().any(|node| node.backend != Backend::Cpu));
         if is_device { Backend::Gpu } else { Backend::Cpu }

@@ -1,4 +1,4 @@
-//! From a shape to text: graphs inside first, each as text that the form of the graph around has in it.
+//! From a shape to text: inner graphs first. The text of an inner graph becomes a part of the graph around.
 
 use std::cell::LazyCell;
 use std::sync::Arc;
@@ -9,15 +9,14 @@ use super::forms::{BranchForm, GraphForm, InputForm, NodeForm, OutputForm, Repea
 use crate::graph::shape::Link;
 use crate::graph::{Control, Edge, EdgeKind, NESTING_MAX, NodeId, NodeShape, Shape};
 
-/// How far the text of a graph stands to the right of the one around.
+/// The indentation of the text of an inner graph in that of the graph around.
 const BODY: &str = "\n        ";
 const ARM: &str = "\n          ";
-/// The start of the name of a node that the shape does not have.
+/// The start of the name that is written for an unknown node.
 const UNKNOWN: &str = "node number ";
 
 pub(super) fn json(shape: &Shape) -> String {
-    // The graphs, those around before those inside, with the number of the first one inside and how deep they
-    // are.
+    // The graphs, outer before inner. With each, the number of the first graph inside it, and its depth.
     let mut graphs: Vec<(Option<Arc<Shape>>, usize, usize)> = vec![(None, 0, 0)];
     let mut next = 0;
     while next < graphs.len() {
@@ -28,7 +27,8 @@ pub(super) fn json(shape: &Shape) -> String {
         graphs.extend(inner.map(|(_, shape)| (Some(shape.clone()), 0, depth + 1)));
         next += 1;
     }
-    // A text nested too deep to be read again is not pretty: its margins would grow without bound.
+    // A text that is nested too deep to be read again has no line breaks: its indentation would grow without
+    // bound.
     let is_pretty = graphs.last().is_none_or(|deepest| deepest.2 <= NESTING_MAX);
     let mut texts: Vec<Option<Box<RawValue>>> = (0..graphs.len()).map(|_| None).collect();
     while let Some((graph, first, _)) = graphs.pop() {
@@ -45,7 +45,7 @@ pub(super) fn json(shape: &Shape) -> String {
     unreachable!("the outermost graph comes last")
 }
 
-/// Returns the texts of the graphs in each node that is a loop or a branch, moved to where they will stand.
+/// Returns the texts of the inner graphs of each loop or branch, indented for their place.
 fn inner_of(graph: &Shape, texts: &mut [Option<Box<RawValue>>], is_pretty: bool) -> Vec<Vec<Box<RawValue>>> {
     let mut texts = texts.iter_mut();
     let mut inner = |control: &Control| {
@@ -56,7 +56,7 @@ fn inner_of(graph: &Shape, texts: &mut [Option<Box<RawValue>>], is_pretty: bool)
     graph.nodes().iter().map(|node| node.control.as_deref().map_or_else(Vec::new, &mut inner)).collect()
 }
 
-/// No string in JSON has a line end, so all of them are between lines.
+/// Indents a text. No string in JSON contains a line end, so every line end is between tokens.
 fn moved(text: &RawValue, margin: &str) -> Box<RawValue> {
     RawValue::from_string(text.get().replace('\n', margin)).expect("only spaces were added")
 }
@@ -91,8 +91,8 @@ fn node_form<'a>(node: &NodeShape, inner: &'a [Box<RawValue>]) -> NodeForm<'a> {
 }
 
 fn form<'a>(shape: &Shape, inner: &'a [Vec<Box<RawValue>>]) -> GraphForm<'a> {
-    // A node that the shape does not have gets a name longer than any such name of a node. No node has it, so
-    // reading refuses it.
+    // An unknown node gets a name that is longer than any similar name of a node. So no node has it, and
+    // reading the text fails.
     let marks = LazyCell::new(|| {
         let lengths = shape.nodes().iter().filter(|node| node.name.starts_with(UNKNOWN)).map(|node| node.name.len());
         "?".repeat(lengths.max().unwrap_or(0))
@@ -100,10 +100,9 @@ fn form<'a>(shape: &Shape, inner: &'a [Vec<Box<RawValue>>]) -> GraphForm<'a> {
     let unknown = |node: NodeId| format!("{UNKNOWN}{}{}", node.index(), *marks);
     let name = |node: NodeId| shape.nodes().get(node.index()).map_or_else(|| unknown(node), |node| node.name.to_string());
     let mut nodes: Vec<NodeForm<'a>> = shape.nodes().iter().zip(inner).map(|(node, inner)| node_form(node, inner)).collect();
-    // Order-only edges that nothing of the nodes' own comes after can stand at the end, where they keep their
-    // order.
+    // An order-only edge can be at the end, in its place, if no link that belongs to a node follows it.
     let own = shape.edges().iter().rposition(Edge::is_data).map_or(0, |last| last + 1);
-    // The places among all links: of those written with each node, and of those written at the end.
+    // The places among all links: of those that are written with each node, and of those at the end.
     let mut places: Vec<[Vec<u32>; 2]> = vec![Default::default(); nodes.len()];
     let (mut edges, mut last, mut behind_unknown) = (0, Vec::new(), Vec::new());
     for (link, place) in shape.links().zip(0..) {

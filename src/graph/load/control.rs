@@ -1,4 +1,4 @@
-//! Loops and branches of a shape: their states get the types of what goes in, and each inner graph is loaded
+//! Loops and branches of a shape: a state gets the type of its first value, and each inner graph is loaded
 //! where the builder would build it.
 
 use std::any::TypeId;
@@ -14,11 +14,11 @@ use crate::graph::select::Test;
 use crate::graph::values::Use;
 use crate::graph::{Backend, Control, NodeId, Role, Shape};
 
-/// The iterations that are expected, and the most.
+/// The expected number of iterations, and the maximum.
 type Bounds = (u64, Option<u64>);
 
 impl Loader<'_> {
-    /// Adds a loop. Returns its states as they come out.
+    /// Adds a loop. Returns its last states.
     pub(super) fn add_loop(
         &self,
         graph: &mut Graph,
@@ -41,7 +41,7 @@ impl Loader<'_> {
         inside.close(graph)
     }
 
-    /// Adds a branch. Returns what comes out of it.
+    /// Adds a branch. Returns its values.
     pub(super) fn add_branch(
         &self,
         graph: &mut Graph,
@@ -76,7 +76,7 @@ impl Loader<'_> {
     }
 }
 
-/// Lets a loop or a branch read the first values of its states, or take them.
+/// Adds the reads of the first values of a loop's or a branch's states, or takes them.
 fn enter(graph: &mut Graph, node: NodeId, first: &[Loose], is_taken: impl Fn(u32) -> bool) -> Vec<State> {
     let state = |(first, number): (&Loose, u32)| {
         let (transfer, name) = (first.of.transfer, graph.state_name(node, number, Some(first.value)));
@@ -94,24 +94,24 @@ fn loose(graph: &mut Graph, maker: Option<NodeId>, first: &[Loose], states: &[St
     first.iter().zip(states).map(value).collect()
 }
 
-/// The inside of a loop or a branch.
+/// A loop or a branch whose inner graphs are being loaded.
 struct Inside<'a> {
     loader: &'a Loader<'a>,
     node: NodeId,
-    /// What goes in.
+    /// The first values of its states.
     first: &'a [Loose],
     states: Vec<State>,
     /// Its place among the controls of its graph.
     at: usize,
-    /// Its states when it has ended.
+    /// The states after its end.
     outs: Vec<Loose>,
-    /// The first fault of an inner graph. It is kept here, because a body may replace the graph.
+    /// The first fault of an inner graph. It is not kept in the graph, because a body may replace the graph.
     fault: OnceCell<Error>,
 }
 
 impl<'a> Inside<'a> {
     /// Adds a control for `node`, without inner graphs, as node `new` of `graph`. Its states begin with
-    /// `first`, and it reads `before` other inputs before these.
+    /// `first`. It has `before` other inputs before these.
     fn new(loader: &'a Loader<'a>, graph: &mut Graph, node: NodeId, new: NodeId, (first, before): (&'a [Loose], u32)) -> Self {
         let states = enter(graph, new, first, |state| loader.shape.is_taken(node, state + before));
         let outs = loose(graph, Some(new), first, &states);
@@ -119,7 +119,7 @@ impl<'a> Inside<'a> {
         Self { loader, node, first, states, at, outs, fault: OnceCell::new() }
     }
 
-    /// Loads an inner graph. Returns what it gives.
+    /// Loads an inner graph. Returns the values that it gives.
     fn load(&self, inner: &mut Graph, role: Role, shape: &Shape) -> Result<Vec<Loose>> {
         let views = loose(inner, None, self.first, &self.states);
         let Loader { bodies, depth, .. } = *self.loader;
@@ -152,7 +152,7 @@ impl<'a> Inside<'a> {
         }
     }
 
-    /// Says why `given` cannot be the new states, if they cannot.
+    /// Returns why `given` cannot be the new states, or None if they can.
     fn misfit(&self, given: &[Loose], role: Role) -> Option<String> {
         if given.len() > self.first.len() {
             return Some(format!("gives {} values with its {role}, more than it has states", given.len()));
@@ -186,7 +186,7 @@ impl<'a> Inside<'a> {
         })
     }
 
-    /// Ends it. Returns its states as they come out.
+    /// Ends the control. Returns its states after the end.
     fn close(self, graph: &Graph) -> Result<Vec<Loose>> {
         match self.fault.into_inner().or_else(|| graph.fault()) {
             Some(fault) => Err(fault),

@@ -1,8 +1,8 @@
-//! From a shape and bodies to a graph: node by node, each behind what it reads; the graphs in a loop or a
-//! branch while the one around is being built.
+//! From a shape and bodies to a graph. Each node is added after those that it reads. The graphs in a loop or
+//! a branch are built while the graph around is being built.
 //!
-//! Types are those that the bodies give: a state has the type of its first value, and what an inner graph
-//! gives for it is checked against that.
+//! The bodies decide the types: a state has the type of its first value, and the values that an inner graph
+//! gives for it must have this type.
 
 mod control;
 
@@ -22,20 +22,21 @@ use crate::error::{Error, Kind, PortKind, Result};
 use crate::value::args::Data;
 
 impl Graph {
-    /// Makes a graph of one that came as data, as `Shape::from_json` reads it, by the bodies of its nodes'
-    /// commands.
+    /// Makes a graph from a shape, such as `Shape::from_json` reads. Each node gets the body of its
+    /// command.
     ///
-    /// Backends, commands, costs, devices, phases and order are those of the shape. What a loop reads are its
-    /// states; its body gives the first of the new ones, in order, and the others stay as they are. It takes
-    /// those inputs that are [taken](Shape::take_input), and only reads the others. What a branch reads first
-    /// is its selector, the rest goes through it likewise. A loop without a condition is repeated
-    /// `iterations` times. Outputs have the names of the nodes that give them (with a number behind it, for
-    /// the second value of a loop or branch and those after it).
+    /// Backends, commands, costs, devices, phases and order are those of the shape. The inputs of a loop are
+    /// its states. Its body gives new values for the first of them, in order, and the other states do not
+    /// change. The loop takes the inputs that are [taken](Shape::take_input), and reads the others. The first
+    /// input of a branch is its selector. The other inputs are its states, as in a loop. A loop without a
+    /// condition is repeated `iterations` times. An output has the name of the node that makes it (with a
+    /// number behind it, for the second and later values of a loop or branch).
     ///
     /// # Errors
-    /// Names the node, by its path, that has no body; that reads other values than its body takes; that is to
-    /// decide over a loop or a branch, and was given by [`Bodies::node`]; whose inner graphs give what its
-    /// states are not; that gives two outputs of one name. And what [`Graph::compile`] says of a shape.
+    /// The error names a node by its path, and the fault. The node has no body; reads other values than its
+    /// body expects; decides about a loop or a branch, but its body was added by [`Bodies::node`]; has an
+    /// inner graph whose values do not fit its states; or makes two outputs of one name. Other errors are
+    /// those of [`Graph::compile`] for a shape.
     ///
     /// # Examples
     /// ```
@@ -66,7 +67,7 @@ impl Graph {
         loader.load(&mut graph, &[])?;
         let mut seen = HashSet::new();
         for (node, output, value) in loader.outputs()? {
-            // A value that is listed again is the same output.
+            // A value that is listed twice is one output.
             if !seen.insert((node, output)) {
                 continue;
             }
@@ -83,10 +84,10 @@ impl Graph {
         }
     }
 
-    /// Adds the nodes of a graph that came as data to this one, as [`Graph::from_shape`] does. What its
-    /// bodies capture are values of this graph: the item of a [`Pipeline`](crate::Pipeline), or a
-    /// [feedback](Graph::feedback). Its outputs are not declared: [`Graph::value_named`] returns the value of
-    /// a node. The first mistake is what `compile` returns.
+    /// Adds the nodes of a shape to this graph, as [`Graph::from_shape`] does. The bodies may capture values
+    /// of this graph: the item of a [`Pipeline`](crate::Pipeline), or a [feedback](Graph::feedback). The
+    /// outputs of the shape are not declared: [`Graph::value_named`] returns the value of a node. `compile`
+    /// returns the first mistake.
     ///
     /// # Examples
     /// A description runs over items, in its phases:
@@ -123,9 +124,9 @@ impl Graph {
         }
     }
 
-    /// Returns the value of a node by the node's name; of a loop or a branch, the first. A body that returns
-    /// a value that is there already adds no node. If there is no such node, or its value is no `T`, that is
-    /// what `compile` returns.
+    /// Returns the value of a node by the node's name. For a loop or a branch, returns the first value. A
+    /// body that returns an existing value adds no node. If there is no such node, or its value has another
+    /// type, `compile` returns an error.
     pub fn value_named<T: Data>(&mut self, node: &str) -> Value<T> {
         let mut named = self.shape().ids().zip(&self.works).filter(|(id, _)| &**self.shape().name_of(*id) == node);
         let fault = match named.next() {
@@ -137,23 +138,22 @@ impl Graph {
             },
         };
         self.mistake(Kind::Body { node: node.to_owned().into(), fault }.into());
-        // Of no graph: what reads it is a second mistake.
+        // A value of no graph: a read of it is a second mistake.
         Value::new(0, u32::MAX, 0)
     }
 }
 
-/// One graph while it is made of its shape.
+/// A graph that is being made from its shape.
 struct Loader<'a> {
     bodies: &'a Bodies,
     shape: &'a Shape,
-    /// What stands before the names of its nodes: nothing, or the path of its loop or branch with a slash
-    /// behind it.
+    /// The prefix of the names of its nodes: empty, or the path of its loop or branch and a slash.
     path: String,
     depth: usize,
-    /// The values of each node that was made.
+    /// The values of each node that was added.
     made: Vec<Vec<Loose>>,
-    /// Which node gives them, if one does, and whether it was added for that: a body may return what is there
-    /// already.
+    /// For each node, the node of the graph that has its value, if any, and whether it was added for this
+    /// node: a body may return an existing value.
     nodes: Vec<Option<(NodeId, bool)>>,
 }
 
@@ -163,7 +163,7 @@ impl<'a> Loader<'a> {
         Self { bodies, shape, path, depth, made: vec![Vec::new(); count], nodes: vec![None; count] }
     }
 
-    /// Adds all nodes to `graph`, which has these states.
+    /// Adds all nodes to `graph`. `states` are the states of the loop or branch around.
     fn load(&mut self, graph: &mut Graph, states: &[Loose]) -> Result<()> {
         if self.depth > NESTING_MAX {
             return Err(Kind::Limit { what: "how deep graphs are nested".into(), got: self.depth, limit: NESTING_MAX }.into());
@@ -182,7 +182,7 @@ impl<'a> Loader<'a> {
             self.add(graph, node, &given)?;
             orders[node.index()].iter().for_each(|&source| self.order(graph, source, node));
         }
-        // Those that nothing is read behind stay behind all others, as they are in the shape.
+        // Edges after which no value is read are added after all others, as in the shape.
         late.iter().for_each(|edge| self.order(graph, edge.source, edge.target));
         Ok(())
     }
@@ -211,9 +211,8 @@ impl<'a> Loader<'a> {
         made.get(output as usize).copied().ok_or_else(|| self.fault(node, why()))
     }
 
-    /// Returns the outputs of the graph: those of the shape, or else the first value of each sink. An empty
-    /// list in the outermost graph also means the sinks, because otherwise no value of its nodes could be
-    /// read.
+    /// Returns the outputs of the graph: those of the shape, or else the first value of each sink. For the
+    /// outermost graph, an empty list also means the sinks: otherwise no value of its nodes could be read.
     fn outputs(&self) -> Result<Vec<(NodeId, u32, Loose)>> {
         let mut is_sink = vec![true; self.made.len()];
         self.shape.edges().iter().for_each(|edge| is_sink[edge.source.index()] = false);
@@ -258,8 +257,8 @@ impl<'a> Loader<'a> {
     }
 
     fn order(&self, graph: &mut Graph, source: NodeId, target: NodeId) {
-        // An input is there before the run starts: nothing to wait for. And what was added for another node
-        // waits for nothing more.
+        // An input exists before the run starts, so its readers need no wait for it. A node that was added
+        // for another one of the shape gets no more edges.
         if let (Some((source, _)), Some((target, true))) = (self.nodes[source.index()], self.nodes[target.index()]) {
             graph.shape_mut().order(source, target);
         }
