@@ -1,5 +1,5 @@
-//! A search backwards from a node through all that precedes it, nearest first. It pays for what it meets, and
-//! stops at a bound in large graphs.
+//! A backward search from a node through all of its predecessors, nearest first. Its cost depends on the
+//! nodes that it visits, not on the graph. In large graphs it is bounded.
 
 use std::ops::ControlFlow;
 
@@ -7,10 +7,10 @@ use super::EXACT_NODES_MAX;
 use super::marks::Marks;
 use crate::graph::{Links, NodeId};
 
-/// How many edges one search follows in a graph of more than [`EXACT_NODES_MAX`].
+/// The most edges that one search follows in a graph of more than [`EXACT_NODES_MAX`] nodes.
 const EFFORT_MAX: usize = 64;
 
-/// The answer to a search that has met a node: to stop, or whether to go on behind the node.
+/// The answer of a visitor: break to stop the search, or continue, and whether to search behind this node.
 pub(super) type Next = ControlFlow<(), bool>;
 
 pub(super) struct Ancestors {
@@ -20,13 +20,13 @@ pub(super) struct Ancestors {
 }
 
 impl Ancestors {
-    /// Returns the search of a graph with `nodes` nodes.
+    /// Returns a search for graphs of `nodes` nodes.
     pub(super) fn new(nodes: usize) -> Self {
         let effort = if nodes <= EXACT_NODES_MAX { usize::MAX } else { EFFORT_MAX };
         Self { seen: Marks::new(nodes), found: Vec::new(), effort }
     }
 
-    /// Calls `visit` once for each node that precedes `node`, breadth first.
+    /// Calls `visit` once for each predecessor of `node`, direct or indirect, breadth first.
     pub(super) fn search(&mut self, links: &Links, node: NodeId, mut visit: impl FnMut(NodeId) -> Next) {
         self.seen.clear();
         self.found.clear();
@@ -36,8 +36,8 @@ impl Ancestors {
             next += 1;
             for &source in links.into.of(reached) {
                 met += 1;
-                // Counted by edges, so that a node with a million producers is not looked through again for
-                // each of its readers.
+                // The limit counts edges, so that the million producers of one node are not searched again
+                // for each of its readers.
                 if met > self.effort {
                     return;
                 }

@@ -1,12 +1,13 @@
-//! What arrives at the gates of phases, item by item: the arrows of a [`Pipelining`], followed as a run does.
+//! The arrivals at the gates of phases, item by item. The code follows the arrows of a [`Pipelining`], as a
+//! run does.
 
 use super::Pipelining;
 use crate::error::{Kind, Result};
 
-/// What arrives at a gate.
+/// The cause of an arrival at a gate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Cause {
-    /// The source: it has begun this item, or has ended behind it.
+    /// The source: it began this item, or it ended before this item.
     Source(u32),
     End {
         phase: u32,
@@ -18,12 +19,12 @@ pub(super) enum Cause {
 pub(super) struct Arrivals<'a> {
     pipelining: &'a Pipelining,
     items: u32,
-    /// By item, then by phase.
+    /// The causes, by item, then by phase.
     causes: Vec<Vec<Cause>>,
 }
 
 impl<'a> Arrivals<'a> {
-    /// Follows the arrows of so many items, and no more.
+    /// Follows the arrows of `items` items.
     pub(super) fn new(pipelining: &'a Pipelining, items: u32) -> Self {
         let mut arrivals = Self { pipelining, items, causes: vec![Vec::new(); items as usize * pipelining.phases.len()] };
         for item in 0..items {
@@ -31,7 +32,7 @@ impl<'a> Arrivals<'a> {
             for (rule, phase) in pipelining.phases.iter().zip(0..) {
                 for arrow in &rule.arrows {
                     let target = i64::from(item) + i64::from(arrow.shift);
-                    // Before the first item, an iteration's first use counts it.
+                    // The first use of an iteration counts an arrival that would come before the first item.
                     let target = if target < 0 { target + i64::from(pipelining.slots) } else { target };
                     arrivals.add(target, arrow.phase, Cause::End { phase, item });
                 }
@@ -54,19 +55,19 @@ impl<'a> Arrivals<'a> {
         }
     }
 
-    /// Returns what arrives at the gate of a phase for an item.
+    /// Returns the causes of the arrivals at the gate of a phase for an item.
     pub(super) fn at(&self, item: u32, phase: u32) -> &[Cause] {
         &self.causes[self.place(item, phase)]
     }
 
-    /// Checks that each gate counts as many arrivals as come.
+    /// Checks that each gate counts exactly the arrivals that come.
     pub(super) fn check(&self) -> Result<()> {
         let shifts = self.pipelining.shifts();
         for (item, phase) in
             (0..self.items).flat_map(|item| (0..self.pipelining.phases.len() as u32).map(move |phase| (item, phase)))
         {
             let counts = match self.pipelining.phases[phase as usize].arrivals {
-                // Such a gate does not count: any arrival begins the phase.
+                // Such a gate does not count: one arrival begins the phase.
                 0 | 1 => 1,
                 _ if item < self.pipelining.slots => self.pipelining.first_arrivals(phase, item, &shifts[phase as usize]),
                 arrivals => arrivals,

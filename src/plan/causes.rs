@@ -1,6 +1,6 @@
-//! What lets a program go on: records. The record of a segment does so twice. Work that is queued behind the
-//! segment on a device goes on when the segment is *submitted*, and its stream waits; all other work goes on
-//! when the segment is *reached*.
+//! The causes for which a program resumes: records. A record of a segment is two causes. Work that is queued
+//! behind the segment on a device resumes when the segment is *submitted*, and its stream waits for the
+//! segment. All other work resumes when the segment is *reached*.
 //!
 //! ```text
 //! submitted:  segment queued, consumer queued        reached:  segment queued, consumer on the host
@@ -11,24 +11,24 @@ use super::records::Records;
 use super::segments::Segments;
 use crate::graph::NodeId;
 
-/// Numbers of what leads to targets: one for each record, two if there are segments.
+/// The numbers of causes: one for each record, or two if there are segments.
 pub(super) struct Causes<'a> {
     segments: Option<&'a Segments>,
     records: &'a Records,
-    /// For each record the event that stands for it, or [`NONE`]; empty if there are no segments.
+    /// For each record its event, or [`NONE`]. Empty if there are no segments.
     events: Vec<u32>,
     /// The number of the next event.
     next_event: u32,
 }
 
 impl<'a> Causes<'a> {
-    /// Events are numbered from `next_event` on.
+    /// Makes the causes. Their events are numbered from `next_event` on.
     pub(super) fn new(segments: Option<&'a Segments>, records: &'a Records, next_event: u32) -> Self {
         let events = if segments.is_some() { vec![NONE; records.count()] } else { Vec::new() };
         Self { segments, records, events, next_event }
     }
 
-    /// Returns the segment that a node stands for.
+    /// Returns the segment that a node represents.
     pub(super) fn segment(&self, node: NodeId) -> Option<u32> {
         self.segments.map(|segments| segments.of[node.index()]).filter(|&segment| segment != NONE)
     }
@@ -41,23 +41,24 @@ impl<'a> Causes<'a> {
         self.records.count() * self.per_record() as usize
     }
 
-    /// Returns the cause of a record for targets that need its segment submitted, or its host node done.
+    /// Returns the cause for targets that need the record's segment submitted, or the record's host node
+    /// done.
     pub(super) fn submitted(&self, record: u32) -> u32 {
         if record == NONE { NONE } else { record * self.per_record() }
     }
 
-    /// Returns the cause of a segment's record for targets that need the segment reached.
+    /// Returns the cause for targets that need the record's segment reached.
     pub(super) fn reached(&self, record: u32) -> u32 {
         if record == NONE { NONE } else { record * self.per_record() + 1 }
     }
 
-    /// Returns the cause by which a record lets `consumer` go on.
+    /// Returns the cause for which `consumer` resumes after a record.
     pub(super) fn of(&self, record: u32, consumer: NodeId) -> u32 {
         let is_reached = self.segment(self.records.node(record)).is_some() && self.segment(consumer).is_none();
         if is_reached { self.reached(record) } else { self.submitted(record) }
     }
 
-    /// Notes that the stream of `consumer` waits for a record, if both are segments.
+    /// Notes that the stream of `consumer` waits for a record, if both belong to segments.
     pub(super) fn wait(&mut self, record: u32, consumer: NodeId) {
         if self.segment(consumer).is_none() || self.segment(self.records.node(record)).is_none() {
             return;
@@ -69,7 +70,7 @@ impl<'a> Causes<'a> {
         }
     }
 
-    /// Returns the event to record for a record, if a segment waits for it.
+    /// Returns the event of a record, if a segment waits for it.
     pub(super) fn event(&self, record: u32) -> Option<u32> {
         self.events.get(record as usize).copied().filter(|&event| event != NONE)
     }

@@ -1,5 +1,5 @@
-//! Streams for the nodes that the policy gave none: chains of host work. Two nodes share a chain only if one
-//! precedes the other in the graph, so a chain never holds up what could run.
+//! Host streams for the nodes without a stream of the policy: chains. Two nodes share a chain only if one
+//! precedes the other in the graph, so a chain never delays a node that could run.
 
 use std::cmp::Reverse;
 use std::ops::ControlFlow;
@@ -9,24 +9,25 @@ use super::order::{frontier_order, ranks};
 use super::{Assignment, NONE};
 use crate::graph::{Links, NodeId};
 
-/// The chain of each node that has no stream, [`NONE`] for the others.
+/// The chain of each node without a stream, and [`NONE`] for the others.
 pub(super) struct Chains {
     pub(super) of: Vec<u32>,
     pub(super) count: u32,
 }
 
-/// Lays chains over all nodes without a stream, much as NNC's static schedule lays its streams: in frontier
-/// order each node that is still bare continues the first chain whose tail precedes it, or starts one, and
-/// the chain follows the highest rank from there.
+/// Lays chains over all nodes without a stream, much as NNC's static schedule lays its streams. It visits the
+/// nodes in frontier order. A node without a chain continues the first chain whose tail precedes it, or
+/// starts a new one. From there the chain follows the highest rank.
 ///
-/// Unlike NNC a chain goes on only to a node whose other predecessors all are laid already. A program runs
-/// down its chain as far as it can, so with NNC's rule it would run into nodes whose other inputs have not
-/// begun: on a square wavefront every second node parked its program. What is laid is thereby closed
-/// downwards, so no edge that a chain follows is bypassed by a longer path. And unlike NNC there are no
+/// Unlike in NNC, a chain continues only to a node whose other predecessors all have a chain. A program runs
+/// its chain as far as it can. With NNC's rule it would reach nodes whose other inputs have not begun: on a
+/// square wavefront, every second node parked its program. With this rule the nodes on chains are closed
+/// downwards, so no longer path bypasses an edge that a chain follows. Also unlike in NNC, there are no
 /// limits and no commands to gather: a parked host program costs about a hundred bytes.
 ///
-/// O(n + m), with a bounded search each; a search that gives up costs a chain too many, never an order
-/// between nodes that have none. Up to [`super::EXACT_NODES_MAX`] nodes the searches are complete.
+/// O(n + m), with one bounded search for each node. A search that reaches its bound may cost one chain too
+/// many. It never adds an order between independent nodes. Up to [`super::EXACT_NODES_MAX`] nodes, the
+/// searches are exhaustive.
 pub(super) fn lay(links: &Links, order: &[NodeId], assignment: &Assignment) -> Chains {
     let chains = Chains { of: vec![NONE; links.nodes()], count: 0 };
     if links.ids().all(|node| assignment.has(node)) {
@@ -48,9 +49,9 @@ struct Layer<'a> {
     assignment: &'a Assignment,
     chains: Chains,
     ranks: Vec<u32>,
-    /// For each node the number of edges from nodes that are still bare.
+    /// For each node, the number of edges from nodes without a chain.
     bare_before: Vec<u32>,
-    /// The nodes that end a chain and are followed by something, so that the chain may go on behind them.
+    /// Whether a node is the end of a chain and has a successor, so that the chain may continue after it.
     is_tail: Vec<bool>,
     tails: usize,
     ancestors: Ancestors,
@@ -77,7 +78,7 @@ impl<'a> Layer<'a> {
         self.chains.of[node.index()] == NONE && !self.assignment.has(node)
     }
 
-    /// Takes the first chain whose tail precedes `node`.
+    /// Returns the first chain whose tail precedes `node`, and removes it from the list.
     fn recycled(&mut self, node: NodeId) -> Option<u32> {
         if self.tails == 0 {
             return None;
@@ -96,7 +97,7 @@ impl<'a> Layer<'a> {
         Some(self.chains.of[tail.index()])
     }
 
-    /// Lays `chain` from `node` along the highest rank, as far as there are bare nodes.
+    /// Extends `chain` from `node` along the highest rank, as long as there are nodes without a chain.
     fn lay(&mut self, node: NodeId, chain: u32) {
         let mut tail = node;
         self.put(tail, chain);
@@ -110,12 +111,12 @@ impl<'a> Layer<'a> {
         }
     }
 
-    /// Returns the bare out-neighbour of the highest rank, the first among equals, that waits for no other
-    /// bare node.
+    /// Returns the successor without a chain that has the highest rank, the first among equals, and that
+    /// waits for no other node without a chain.
     fn next_after(&self, node: NodeId) -> Option<NodeId> {
         let targets = self.links.out.of(node).iter().copied();
         let ready = targets.filter(|&target| self.bare_before[target.index()] == 0 && self.is_bare(target));
-        // `max_by_key` would give the last among equals.
+        // `max_by_key` would return the last among equals.
         ready.min_by_key(|target| Reverse(self.ranks[target.index()]))
     }
 

@@ -17,39 +17,39 @@ use crate::graph::{
 use crate::name::Name;
 use crate::value::{Access, Layout};
 
-/// The most memory that the values of one run may take in place; what is behind a `Vec` or a `Box` does not
+/// The most bytes that the values of one run may take in place. The memory behind a `Vec` or a `Box` does not
 /// count.
 const FRAME_BYTES_MAX: usize = 1 << 31;
 
-/// A graph compiled by a stream policy: one program per stream. Immutable and cheap to clone; any number of
-/// runs of it can be under way at once. It keeps the emptied memory of up to 16 finished runs for the next
-/// ones, if their values take at most 64 KiB each.
+/// A graph compiled by a stream policy: one program for each stream. It is immutable and cheap to clone. Any
+/// number of runs can use it at the same time. It keeps the memory of up to 16 finished runs for later runs,
+/// without values, if the values of a run take at most 64 KiB.
 ///
-/// Prints itself as a table of its programs.
+/// A plan prints as a table of its programs.
 #[derive(Clone)]
 pub struct Plan(Arc<PlanInner>);
 
 pub(crate) struct PlanInner {
     pub(crate) schedule: Schedule,
     pub(crate) code: Code,
-    /// The same for devices with queues, once it is asked for.
+    /// The code for devices with queues, made at its first use.
     queue_code: OnceLock<Code>,
     fabric: Arc<Fabric>,
     pub(crate) layout: Layout,
     pub(crate) inputs: Vec<PlanInput>,
     pub(crate) outputs: Vec<OutputPort>,
     by_name: OnceLock<HashMap<Name, NodeId>>,
-    /// What a run costs.
+    /// The cost of a run.
     pub(crate) cost: Cost,
-    /// The memory of finished runs, for the next ones.
+    /// The memory of finished runs, for later runs.
     pub(crate) spare: Spare,
-    /// What is told of nodes of other kinds, by their full names.
+    /// Facts about jobs, by the full names of their nodes.
     details: Arc<[(Name, Arc<dyn Detail>)]>,
-    /// Whether it is a pipeline's: then it runs over items only.
+    /// Whether this is the plan of a pipeline, which runs over items only.
     pub(crate) is_pipelined: bool,
 }
 
-/// An input, and what becomes of it.
+/// An input, with the facts about its value.
 #[derive(Clone)]
 pub(crate) struct PlanInput {
     pub(crate) port: InputPort,
@@ -58,24 +58,24 @@ pub(crate) struct PlanInput {
 }
 
 impl Plan {
-    /// Returns whether its runs are known to be cheap.
+    /// Returns whether runs of this plan are known to be cheap.
     pub(crate) fn is_cheap(&self) -> bool {
         self.0.cost.is_cheap()
     }
 }
 
 impl PlanInput {
-    /// Returns how a value is put into its cell.
+    /// Returns how a value is stored into its cell.
     pub(crate) fn access(&self) -> Access {
         if self.is_shared { Access::Share } else { Access::Tagged }
     }
 }
 
 impl Graph {
-    /// Compiles the graph with the default policy, [`Ranked`]: the policy gives each node its stream, the
-    /// plan what must wait for what.
+    /// Compiles the graph with the default policy, [`Ranked`]. The policy assigns a stream to each node. The
+    /// plan adds the waits between streams.
     ///
-    /// A graph can be compiled any number of times; plans do not change when the graph grows.
+    /// A graph can be compiled any number of times. A plan does not change when its graph grows.
     ///
     /// # Errors
     /// As [`Graph::compile_with`].
@@ -83,12 +83,12 @@ impl Graph {
         self.compile_with(&Ranked::default())
     }
 
-    /// Compiles the graph with a policy of your choice; see [`Graph::compile`].
+    /// Compiles the graph with the policy `policy`; see [`Graph::compile`].
     ///
     /// # Errors
-    /// The first mistake made while building (a name used twice, a value of another graph), a circle, a value
-    /// or an input that nothing reads, a value taken by value that is shared, a policy without a valid
-    /// answer. The error names the nodes.
+    /// The first mistake of the graph (a name used twice, a value of another graph), a cycle, a value or an
+    /// input without a reader, a shared value that a node takes, a policy without a valid answer. The error
+    /// names the nodes.
     pub fn compile_with(&self, policy: &dyn Policy) -> Result<Plan> {
         if let (Some(between), None) = (self.between.first(), self.fault()) {
             let what = format!("{} '{}'", between.is.kind(), between.name);
@@ -101,7 +101,7 @@ impl Graph {
         self.compiled(policy, false)
     }
 
-    /// Compiles the graph of a pipeline, in one phase.
+    /// Compiles the graph of a pipeline in one phase.
     pub(crate) fn compile_piped(&self, policy: &dyn Policy) -> Result<Plan> {
         self.compiled(policy, true)
     }
@@ -141,10 +141,10 @@ impl Graph {
         PlanInner::lowered(schedule, fabric, self.layout, inputs.collect(), self.outputs.clone(), details.collect(), is_pipelined)
     }
 
-    /// Checks that every value is read, which only the whole graph shows.
+    /// Checks that every value has a reader, which needs the complete graph.
     fn check_read(&self) -> Result<()> {
         for (value, number) in self.values.iter().zip(0..).filter(|(value, _)| !value.is_read) {
-            // The error of an inner graph gets its path around it.
+            // The graph around adds its path to the error of an inner graph.
             match value.maker {
                 Maker::Node(node) if !self.is_last_unread(number, node) => {}
                 Maker::Node(node) => return Err(Kind::UnusedNode { node: self.shape().name_of(node).clone() }.into()),
@@ -177,7 +177,7 @@ impl Graph {
         Ok(())
     }
 
-    /// Explains a circle that exists only because one node takes a value that another reads.
+    /// Explains a cycle that exists only because one node takes a value that another reads.
     fn explain_circle(&self, error: Error) -> Error {
         let value = |value: u32| match self.values[value as usize].maker {
             Maker::Node(node) => format!("'{}'", self.shape().name_of(node)),
@@ -187,15 +187,15 @@ impl Graph {
         explain_circle(error, self.shape(), takes)
     }
 
-    /// Returns whether a value is the last of its loop or branch, and none of these is read. A reader of one
-    /// may leave the others.
+    /// Returns whether a value is the last one of its loop or branch, and none of the values of that node is
+    /// read. If one of them is read, the others may be unread.
     fn is_last_unread(&self, value: u32, node: NodeId) -> bool {
         let work = self.works[node.index()];
         let values = &self.values[work.value as usize..(work.value + work.values) as usize];
         value + 1 == work.value + work.values && values.iter().all(|value| !value.is_read)
     }
 
-    /// Returns the shape with the orders that let takers come last.
+    /// Returns the shape with the order-only edges that make each taker the last reader.
     fn compiled_shape(&self) -> Arc<Shape> {
         let orders = self.take_orders();
         if orders.is_empty() {
@@ -206,7 +206,7 @@ impl Graph {
         Arc::new(shape)
     }
 
-    /// Returns an edge from every other reader of a taken value to its taker, with that value.
+    /// Returns an edge from each other reader of a taken value to the taker, with that value.
     pub(crate) fn take_orders(&self) -> Vec<(NodeId, NodeId, u32)> {
         let takers = self.values.iter().zip(0..).filter_map(|(value, number): (_, u32)| match (value.maker, value.taker) {
             (Maker::Node(_), Some(taker)) => Some((number, taker)),
@@ -251,7 +251,7 @@ impl Graph {
                 facts[edge.target.index()].is_in_place = false;
             }
         }
-        // An input may be given as an `Arc`; so may what lies in a graph around.
+        // An input may be given as an `Arc`. A value of a graph around may be one too.
         let readers = self.inputs.iter().flat_map(|port| &port.readers).chain(&self.captors);
         readers.for_each(|reader| facts[reader.index()].is_in_place = false);
         facts
@@ -259,12 +259,12 @@ impl Graph {
 }
 
 impl Plan {
-    /// Returns the programs: which stream runs which node, in which order, waiting for what.
+    /// Returns the schedule: the stream of each node, the order of nodes on each stream, and the waits.
     pub fn schedule(&self) -> &Schedule {
         &self.0.schedule
     }
 
-    /// Returns whether both are the same plan: clones of one are.
+    /// Returns whether both are the same plan. Clones of one plan are.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -277,8 +277,8 @@ impl Plan {
         self.0.schedule.verify()
     }
 
-    /// Returns whether both are plans of one graph, whose nodes have the same ids in both: a plan and what it
-    /// was compiled to again.
+    /// Returns whether both are plans of the same graph, in which a node has the same id: a plan and its
+    /// recompiled plan are.
     pub(crate) fn is_of_same_graph(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0.fabric, &other.0.fabric)
     }
@@ -298,7 +298,7 @@ impl PlanInner {
         self.compiled_again(Arc::new(shape), policy, self.schedule.phases().map(Arc::from))
     }
 
-    /// Compiles the graph of a pipeline again, with these phases of its nodes, counted from 0.
+    /// Compiles the graph of a pipeline again, with these phases of its nodes, from 0 on.
     pub(crate) fn in_phases(&self, phases: Arc<[u32]>, policy: &dyn Policy) -> Result<Plan> {
         self.compiled_again(self.schedule.shape().clone(), policy, Some(phases))
     }
@@ -327,17 +327,17 @@ impl PlanInner {
         Ok(Plan(Arc::new(inner)))
     }
 
-    /// Returns what is told of a node, by its full name.
+    /// Returns the detail of a node, by its full name.
     pub(crate) fn detail(&self, name: &str) -> Option<&dyn Detail> {
         self.details.iter().find(|(node, _)| **node == *name).map(|(_, detail)| &**detail)
     }
 
-    /// Returns whether a body only enqueues its work, on a device that has a queue.
+    /// Returns whether a body only enqueues its work on devices with queues.
     pub(crate) fn has_queued(&self) -> bool {
         self.fabric.has_queued()
     }
 
-    /// Returns the code for an executor whose devices have queues; made when it is asked for first.
+    /// Returns the code for an executor whose devices have queues. The first call makes it.
     pub(crate) fn queue_code(&self) -> &Code {
         if !self.has_queued() {
             return &self.code;
@@ -348,8 +348,7 @@ impl PlanInner {
         })
     }
 
-    /// Returns the node of this name, or of this path (`loop/body/mul`); the names are put in order when the
-    /// first one is asked for.
+    /// Returns the node with this name, or with this path (`loop/body/mul`). The first call sorts the names.
     pub(crate) fn node(&self, name: &str) -> Result<NodeId> {
         let shape = self.schedule.shape();
         let by_name = self.by_name.get_or_init(|| shape.ids().map(|node| (shape.name_of(node).clone(), node)).collect());
@@ -374,12 +373,12 @@ impl PlanInner {
         }
     }
 
-    /// Returns the number of the first node of a graph among those of all graphs.
+    /// Returns the number of a graph's first node, among the nodes of all graphs.
     fn first_node(&self, inner: Option<usize>) -> u32 {
         inner.map_or(0, |inner| self.code.scopes[inner].first_node)
     }
 
-    /// Returns the schedule of the graph that a node is of, and the node there.
+    /// Returns the schedule of a node's graph, and the node in it.
     pub(crate) fn locate(&self, node: NodeId) -> (&Schedule, NodeId) {
         match self.code.scope_of(node) {
             None => (&self.schedule, node),
@@ -387,7 +386,7 @@ impl PlanInner {
         }
     }
 
-    /// Returns the name of a node; of a node of an inner graph its path.
+    /// Returns the name of a node. For a node of an inner graph, returns its path.
     pub(crate) fn name_of(&self, node: NodeId) -> Name {
         let (schedule, local) = self.locate(node);
         let name = schedule.shape().name_of(local);
@@ -397,7 +396,7 @@ impl PlanInner {
         }
     }
 
-    /// Returns what comes right before a node in its graph.
+    /// Returns the direct predecessors of a node in its graph.
     pub(crate) fn predecessors(&self, node: NodeId) -> impl Iterator<Item = NodeId> + '_ {
         let (schedule, local) = self.locate(node);
         schedule.predecessors(local).iter().map(move |before| NodeId(before.0 + node.0 - local.0))

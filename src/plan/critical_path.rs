@@ -1,4 +1,4 @@
-//! `CriticalPath`: the shortest makespan that a greedy list gives, on as many streams as you say.
+//! `CriticalPath`: list scheduling for a short makespan, on a given number of streams.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, HashMap};
@@ -8,14 +8,14 @@ use super::{Assignment, Policy, needs};
 use crate::error::Result;
 use crate::graph::{COST_US_MAX, Links, NodeId, Shape, kahn_order};
 
-/// Takes the node with the longest way to the end by `cost_us`, of those whose inputs have their place, and
-/// puts it on the stream where it ends first, counting what a hand-off from another stream costs. List
-/// scheduling (Graham, "Bounds on multiprocessing timing anomalies", 1969) by bottom level, as in HEFT
-/// (Topcuoglu, Hariri and Wu, 2002) without its gaps.
+/// Places the ready node with the longest path to the end, by `cost_us`, on the stream where it ends first. A
+/// hand-off from another stream has a cost. The algorithm is list scheduling (Graham, "Bounds on
+/// multiprocessing timing anomalies", 1969) by bottom level, as in HEFT (Topcuoglu, Hariri and Wu, 2002)
+/// without insertion into gaps.
 ///
-/// For devices where the number of streams is given and the makespan matters. It is as good as the costs are:
-/// measure them, and use [`Plan::recompile`](super::Plan::recompile). O((n + m) log n), whatever
-/// the number of streams.
+/// Use it for devices where the number of streams is given and the makespan matters. It depends on good
+/// costs: measure them, and use [`Plan::recompile`](super::Plan::recompile). O((n + m) log n) for any number
+/// of streams.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct CriticalPath {
     streams: u32,
@@ -23,12 +23,13 @@ pub struct CriticalPath {
 }
 
 impl CriticalPath {
-    /// Sets the most streams to use on each device: 4 if not set.
+    /// Sets the most streams to use on each device. The default is 4.
     pub fn streams(self, streams: u32) -> Self {
         Self { streams, ..self }
     }
 
-    /// Sets what it costs when a node's input comes from another stream, in microseconds: 5 if not set.
+    /// Sets the cost of a hand-off: a node's input comes from another stream. In microseconds. The default is
+    /// 5.
     pub fn hand_off_us(self, hand_off_us: f64) -> Self {
         Self { hand_off_us, ..self }
     }
@@ -58,7 +59,7 @@ impl Policy for CriticalPath {
         let mut list = List::new(self, shape, &links);
         let mut missing = links.in_degrees();
         let roots = links.ids().filter(|node| missing[node.index()] == 0);
-        // The greatest has the highest level, and is the first in the input among equals.
+        // The greatest entry has the highest level, and among equals is the first in the input.
         let entry = |node: NodeId| (ordered(levels[node.index()]), Reverse(node));
         let mut ready: BinaryHeap<(u64, Reverse<NodeId>)> = roots.map(entry).collect();
         let mut assignment = Assignment::none(shape);
@@ -74,7 +75,7 @@ impl Policy for CriticalPath {
     }
 }
 
-/// Returns, for each node, its cost and that of the dearest path behind it.
+/// Returns the bottom level of each node: its cost plus that of the most expensive path after it.
 fn bottom_levels(shape: &Shape, links: &Links, order: &[NodeId]) -> Vec<f64> {
     let mut levels = vec![0.0; links.nodes()];
     for &node in order.iter().rev() {
@@ -84,25 +85,25 @@ fn bottom_levels(shape: &Shape, links: &Links, order: &[NodeId]) -> Vec<f64> {
     levels
 }
 
-/// A time that is not negative, in the form of an integer of the same order.
+/// Maps a time that is not negative to an integer, in the same order.
 fn ordered(us: f64) -> u64 {
     us.to_bits()
 }
 
-/// The list as far as it goes.
+/// The state of list scheduling.
 struct List<'a> {
     policy: &'a CriticalPath,
     shape: &'a Shape,
     links: &'a Links,
     needs: Vec<bool>,
     devices: Devices<'a>,
-    /// The streams of each device by when they are free, which is [`ordered`]; by label when the stream is
-    /// free, and its device.
+    /// The streams of each device, sorted by the time when they are free (see [`ordered`]). By label, the
+    /// time when the stream is free, and its device.
     streams: HashMap<u32, BTreeSet<(u64, u32)>>,
     free_us: Vec<f64>,
     device_of: Vec<u32>,
     ends_us: Vec<f64>,
-    /// The streams of each node; none for nodes of the host.
+    /// The streams of each node. Empty for nodes of the host.
     placed: Vec<Vec<u32>>,
 }
 
@@ -125,7 +126,7 @@ impl<'a> List<'a> {
         }
     }
 
-    /// Puts `node` where it ends first. Returns its streams.
+    /// Places `node` on the stream where it ends first. Returns its streams.
     fn place(&mut self, node: NodeId) -> Vec<u32> {
         let cost_us = self.shape.nodes()[node.index()].cost_us;
         let devices = if self.needs[node.index()] { self.devices.of(node).to_vec() } else { Vec::new() };
@@ -143,19 +144,19 @@ impl<'a> List<'a> {
         streams
     }
 
-    /// Returns the stream of `device` on which `node` starts first; among equals that of the input that comes
-    /// last, then the one that has been free for the longest.
+    /// Returns the stream of `device` on which `node` starts first. Among equals it prefers the stream of the
+    /// input that ends last, then the stream that has been free for the longest time.
     fn stream_for(&mut self, node: NodeId, device: u32) -> u32 {
         let opened = self.streams.entry(device).or_default();
-        // One more than are in use, for a node that is better off there.
+        // Opens one more stream for a node that would start earlier there.
         if opened.len() < self.policy.streams as usize && opened.first().is_none_or(|first| first.0 > 0) {
             opened.insert((0, self.free_us.len() as u32));
             self.free_us.push(0.0);
             self.device_of.push(device);
         }
         let first_free = opened.first().expect("a device has a stream").1;
-        // On all streams but one the input that comes last must be handed off, so they differ only in when
-        // they are free.
+        // All streams except that of the last input need the same hand-off. So they differ only in the time
+        // when they are free.
         let end_us = |source: &&NodeId| self.ends_us[source.index()];
         let last = self.links.into.of(node).iter().rev().max_by(|one, other| end_us(one).total_cmp(&end_us(other)));
         let placed = last.into_iter().flat_map(|last| &self.placed[last.index()]);
@@ -163,7 +164,7 @@ impl<'a> List<'a> {
         near.filter(|&near| self.start_us(node, Some(near)) <= self.start_us(node, Some(first_free))).unwrap_or(first_free)
     }
 
-    /// When `node` could start on `stream`, or on the host.
+    /// Returns the time when `node` can start on `stream`, or on the host.
     fn start_us(&self, node: NodeId, stream: Option<u32>) -> f64 {
         let free_us = stream.map_or(0.0, |stream| self.free_us[stream as usize]);
         let arrivals = self.links.into.of(node).iter().map(|source| {

@@ -1,5 +1,5 @@
-//! A schedule as a DOT graph: nodes in the lane of their stream, edges of the graph, waits as they stand in
-//! the programs; inner graphs in the box of their loop or branch.
+//! A schedule as a DOT graph: a lane for each stream with its nodes, the edges of the graph, the waits of the
+//! programs. An inner graph is drawn in the box of its loop or branch.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -10,8 +10,8 @@ use crate::graph::{Backend, NodeId};
 
 impl Schedule {
     /// Writes the schedule as a DOT graph, for Graphviz: a cluster for each stream with its nodes in order,
-    /// waits in red; a loop or a branch is a cluster with its inner graphs in it. Edges of the graph that
-    /// these two keep are not drawn.
+    /// and the waits in red. A loop or a branch is a cluster that contains its inner graphs. Edges of the
+    /// graph that the order of streams or a wait keeps are not drawn.
     pub fn to_dot(&self) -> String {
         let mut out = String::new();
         let title = quoted(self.shape().name().unwrap_or(self.policy()));
@@ -24,8 +24,8 @@ impl Schedule {
     }
 }
 
-/// What is written next. A stack of these instead of calls, because graphs may be nested deeper than that of
-/// a thread.
+/// A part that is still to be written. The parts are on an explicit stack, because graphs may be nested
+/// deeper than a thread's stack allows.
 enum Part {
     /// A graph: its streams, and then its edges.
     Graph(usize),
@@ -45,14 +45,14 @@ enum Part {
 }
 
 struct Writer<'a> {
-    /// The outermost graph, and behind it the inner ones.
+    /// The outermost graph, followed by the inner ones.
     graphs: Vec<(&'a Schedule, Runs<'a>)>,
-    /// What each graph is to what is around it.
+    /// The role of each graph in the graph around it.
     roles: Vec<String>,
     /// The inner graphs of each loop and branch.
     inner: HashMap<(usize, NodeId), Vec<usize>>,
     open: Vec<Part>,
-    /// The clusters so far that are no stream of the outermost graph.
+    /// The number of clusters so far that are not streams of the outermost graph.
     clusters: usize,
 }
 
@@ -123,7 +123,7 @@ impl<'a> Writer<'a> {
             fill(node.backend)
         );
         self.open.push(Part::Close);
-        // A node on several streams has its inner graphs on the first.
+        // The inner graphs of a node on several streams are drawn on its first stream.
         for inner in self.inner.remove(&(graph, id)).unwrap_or_default().into_iter().rev() {
             self.open.extend([Part::Close, Part::Graph(inner), Part::Open(inner)]);
         }
@@ -142,7 +142,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// What the names of a graph's things begin with.
+/// Returns the prefix of all names in a graph.
 fn prefix(graph: usize) -> String {
     if graph == 0 { String::new() } else { format!("g{graph}_") }
 }
@@ -156,7 +156,7 @@ pub(super) fn fill(backend: Backend) -> &'static str {
     }
 }
 
-/// Returns a name between quotes, with what would end them escaped. Control characters become spaces.
+/// Returns a quoted name, with quotes and backslashes escaped. Control characters become spaces.
 fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('\\', "\\\\").replace('"', "\\\"").replace(char::is_control, " "))
 }

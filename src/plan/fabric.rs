@@ -1,5 +1,5 @@
-//! What plans of one graph have in common, whatever the policy: of the graph and of each inner graph the
-//! bodies, what is known of the values, and what its loops and branches do.
+//! The parts that all plans of a graph share, for any policy: for the graph and each inner graph the bodies,
+//! the facts about values, and the loops and branches.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::graph::{Body, Control, ControlKind, Graph, NodeId, Transfer};
 use crate::value::Arena;
 
-/// The outermost graph, and behind it the inner ones in the order of
+/// The outermost graph, followed by the inner graphs in the order of
 /// [`Schedule::inner`](super::Schedule::inner).
 pub(super) struct Fabric(Vec<Unit>);
 
@@ -20,7 +20,7 @@ pub(super) struct Unit {
     pub(super) left_behind: Vec<(u32, &'static Transfer)>,
 }
 
-/// Facts of a node and its value.
+/// Facts about a node and its value.
 #[derive(Clone, Copy)]
 pub(crate) struct Facts {
     pub(super) is_async: bool,
@@ -32,12 +32,12 @@ pub(crate) struct Facts {
     pub(super) is_shared: bool,
     /// A reader moves the value out.
     pub(super) is_taken: bool,
-    /// The value, and all that the node reads, is in place.
+    /// The node's value, and all values that it reads, are in place.
     pub(super) is_in_place: bool,
 }
 
 impl Graph {
-    /// Returns all inner graphs, those of inner graphs too, behind what is around them.
+    /// Returns all inner graphs, at any depth. Each comes after the graph around it.
     pub(super) fn nested(&self) -> Vec<Nested<&Graph>> {
         nested(self, |graph| {
             let controls = graph.controls.iter();
@@ -58,7 +58,7 @@ fn max_iterations(graph: &Graph, node: NodeId) -> u64 {
 impl Fabric {
     pub(super) fn new(graph: &Graph, nested: &[Nested<&Graph>]) -> Result<Self> {
         let graphs = std::iter::once(graph).chain(nested.iter().map(|nested| nested.graph));
-        // As `nested` numbers them.
+        // Scopes are numbered as by `nested`.
         let mut next_scope = 0;
         let mut units = Vec::with_capacity(nested.len() + 1);
         for unit in graphs {
@@ -101,7 +101,7 @@ impl Fabric {
         self.0.iter()
     }
 
-    /// Whether a body may only enqueue its work.
+    /// Returns whether a body may only enqueue its work.
     pub(super) fn has_queued(&self) -> bool {
         self.units().any(|unit| unit.facts.iter().any(|facts| facts.is_queued))
     }

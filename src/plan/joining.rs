@@ -1,14 +1,14 @@
-//! Phases that only continue another phase: for a run they are one phase with it, without a gate.
+//! Phases that only continue another phase. A run treats both as one phase, without a gate between them.
 //!
-//! A phase continues another one if it begins exactly when that one ends, whatever the nodes take:
+//! A phase continues another one if it begins exactly when that one ends, for any durations of nodes:
 //!
 //! ```text
-//!  the one before         the end of it leads to the other phase of its item, and to nothing else
-//!  the one that continues nothing else leads to it, and each of its first nodes depends on each last node
-//!                         of the one before
+//!  the first phase      its end leads to the other phase of its item, and to nothing else
+//!  the other phase      nothing else leads to it, and each of its first nodes depends on each last node
+//!                       of the first phase
 //! ```
-//! Neither has an edge from item to item. So no node begins earlier or later than with a gate. Both are on
-//! the host: a phase of kernels is queued as one, behind that of the item before.
+//! Neither has an edge from item to item. So with or without a gate, each node begins at the same time. Both
+//! are on the host: a phase of kernels is queued as one unit, behind that of the item before.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,12 +17,13 @@ use super::pipelining::{Arrow, Feed, PhaseRule};
 use crate::graph::{Backend, Graph, NodeId};
 
 impl Pipelining {
-    /// Returns the joined phase of each phase; None if no phase continues another.
+    /// Returns the joined phase of each phase. None if no phase continues another.
     pub(crate) fn joined_of(&self, graph: &Graph, phase_of: &[u32]) -> Option<Vec<u32>> {
         if !(0..self.phases.len()).any(|phase| self.only_next(phase).is_some()) {
             return None;
         }
-        // Whether such an edge has arrows depends on the number of items in flight, and the joins must not.
+        // Whether such an edge has arrows depends on the number of items in flight. The joined phases must
+        // not.
         let mut has_item_edge = vec![false; self.phases.len()];
         for edge in &graph.item_edges {
             [edge.source, edge.target].iter().for_each(|node| has_item_edge[phase_of[node.index()] as usize] = true);
@@ -42,17 +43,17 @@ impl Pipelining {
         (kept.len() < last.len()).then(|| last.into_iter().map(number).collect())
     }
 
-    /// Returns the phase that a phase leads to, if it leads to nothing else and nothing else leads there.
+    /// Returns the phase that a phase leads to, if it leads to no other, and no other phase leads there.
     fn only_next(&self, phase: usize) -> Option<u32> {
         let rule = &self.phases[phase];
         match rule.arrows[..] {
-            // A phase that feeds has an arrow to itself, too.
+            // A phase that feeds also has an arrow to itself.
             [Arrow { phase: next, shift: 0 }] if self.phases[next as usize].arrivals == 1 => Some(next),
             _ => None,
         }
     }
 
-    /// Returns how the same graph runs over items when phases are joined.
+    /// Returns how the graph runs over items with these joined phases.
     pub(crate) fn joined(&self, joined_of: &[u32]) -> Self {
         let mut phases: Vec<PhaseRule> = Vec::new();
         for (rule, &number) in self.phases.iter().zip(joined_of) {
@@ -60,7 +61,7 @@ impl Pipelining {
             let rule = PhaseRule { arrows: rule.arrows.iter().map(to_joined).collect(), ..rule.clone() };
             phases.resize_with(phases.len().max(number as usize + 1), PhaseRule::default);
             let joined = &mut phases[number as usize];
-            // The first of them waits, and the last one leads on.
+            // The first of the joined phases has the gate. The last one has the arrows.
             let arrivals = if joined.arrivals == 0 { rule.arrivals } else { joined.arrivals };
             *joined = PhaseRule { arrivals, ..rule };
         }
@@ -71,13 +72,14 @@ impl Pipelining {
     }
 }
 
-/// How phases begin and end.
+/// The beginnings and ends of phases.
 struct Ends {
-    /// For each phase how many of its nodes depend on no other of it, and on how many no other depends.
+    /// For each phase, the number of its nodes that depend on no other node of it, and of those on which no
+    /// other node of it depends.
     firsts: Vec<usize>,
     lasts: Vec<usize>,
     is_on_host: Vec<bool>,
-    /// How many pairs of a last node and a first one are edges from one phase to another.
+    /// The number of edges from a last node of one phase to a first node of another.
     pairs: HashMap<(u32, u32), usize>,
 }
 
@@ -103,7 +105,7 @@ impl Ends {
         ends
     }
 
-    /// Returns whether a phase ends exactly when all first nodes of the next one could begin.
+    /// Returns whether a phase ends exactly when all first nodes of the next one can begin.
     fn is_continued(&self, phase: u32, next: u32) -> bool {
         let (lasts, firsts) = (self.lasts[phase as usize], self.firsts[next as usize]);
         let is_whole = self.pairs.get(&(phase, next)) == Some(&(lasts * firsts));
@@ -123,12 +125,12 @@ mod tests {
         Pipelining::new(graph, phase_of, &[], wanted).expect("the phases fit")
     }
 
-    /// Returns the joined phases in elastic time.
+    /// Returns the joined phases without lockstep.
     fn joined_of(graph: &Graph, phase_of: &[u32]) -> Option<Vec<u32>> {
         piped(graph, phase_of, ELASTIC).joined_of(graph, phase_of)
     }
 
-    /// Nodes in a row, of which that number holds a state.
+    /// Returns a chain of nodes. The node with the number `holder` holds a state.
     fn row(nodes: usize, holder: Option<usize>) -> Graph {
         let mut g = Graph::new();
         let mut last: Value<u64> = g.input("item");
@@ -147,12 +149,12 @@ mod tests {
 
     #[test]
     fn phases_of_a_row_are_joined_up_to_a_state() {
-        // Seen to fail with arrows that lead to the phases as they were.
+        // Seen to fail with arrows that lead to the old phases.
         let each = |nodes: u32| (0..nodes).collect::<Vec<_>>();
         assert_eq!(joined_of(&row(4, None), &each(4)), Some(vec![0; 4]));
         assert_eq!(joined_of(&row(4, None), &[0, 0, 1, 1]), Some(vec![0; 2]));
         assert_eq!(joined_of(&row(4, None), &[0; 4]), None);
-        // Nothing is joined to the phase with the state: two things begin it, and its end begins two.
+        // No phase is joined to the phase with the state: it begins after two phases, and its end begins two.
         assert_eq!(joined_of(&row(5, Some(2)), &each(5)), Some(vec![0, 0, 1, 2, 2]));
         let (graph, phase_of) = (row(5, Some(2)), each(5));
         let joined = piped(&graph, &phase_of, ELASTIC).joined(&[0, 0, 1, 2, 2]);
@@ -183,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_phase_is_joined_to_one_that_is_not_the_next() {
-        // Seen to fail with phases that are numbered as they were.
+        // Seen to fail with the old numbers of phases.
         let mut g = Graph::new();
         let item = g.input::<u64>("item");
         let [a, b] = ["a", "b"].map(|name| g.task(name, &item, |x: &u64| *x));
@@ -201,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_feedback_keeps_its_age_when_phases_are_joined() {
-        // Seen to fail with the phases of feeds left as they were.
+        // Seen to fail with the old phases of feeds.
         let (mut g, each) = (Graph::new(), [0, 1, 2, 3]);
         let before = g.feedback("before", || 0);
         let mut last = g.task("first", &*before, |x: &u64| *x);

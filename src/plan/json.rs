@@ -1,4 +1,4 @@
-//! A schedule as JSON, for tools. Releases are left out, they follow from the rest.
+//! A schedule as JSON, for tools. Releases are left out: they follow from the rest.
 
 use serde::Serialize;
 
@@ -15,7 +15,7 @@ struct ScheduleForm<'a> {
     inner: Vec<InnerForm<'a>>,
 }
 
-/// An inner graph, those around before those inside.
+/// An inner graph. Each comes after the graph around it.
 #[derive(Serialize)]
 struct InnerForm<'a> {
     path: String,
@@ -68,10 +68,10 @@ enum StepForm<'a> {
 
 impl Schedule {
     /// Writes the schedule as JSON: the order, the streams with their devices, the streams of each node, and
-    /// the programs; and the same for each inner graph, by its path.
+    /// the programs. Each inner graph follows in the same form, by its path.
     ///
-    /// Streams are named by the policy's labels. Host streams, which no policy named, come behind them, and a
-    /// node that runs on one has no streams.
+    /// A stream is named by the policy's label. The labels of host streams, which the policy did not choose,
+    /// come after the others. A node on a host stream has no streams in the JSON.
     pub fn to_json(&self) -> String {
         let inner = self.inner().iter().enumerate();
         let inner =

@@ -1,6 +1,6 @@
-//! One code for a graph and all its inner graphs: the programs of inner graphs are programs
-//! like all others, which a control starts. A run of it needs no more memory for a loop's thousandth
-//! iteration than for its first, and no stack for a graph in a graph.
+//! One code for a graph and all its inner graphs. The programs of inner graphs are ordinary programs, which a
+//! control starts. So a run needs no more memory for the thousandth iteration of a loop than for the first,
+//! and no stack for nested graphs.
 //!
 //! ```text
 //! programs   0: run a · control "loop" · run z     1: run mul          control "loop"   starts scope 0, again and again
@@ -15,8 +15,8 @@ use crate::error::Result;
 use crate::graph::NodeId;
 
 impl Fabric {
-    /// Turns a schedule into code. With `has_queues` it is for devices with queues, where each segment is one
-    /// step. A host runs a node on one stream, whatever devices it spans.
+    /// Turns a schedule into code. With `has_queues`, the code is for devices with queues, where each segment
+    /// is one step. A host runs a node on one stream, even if it spans several devices.
     pub(super) fn lower(&self, schedule: &Schedule, has_queues: bool) -> Result<Code> {
         let mut link = Link { fabric: self, has_queues, next_stream: 0, code: Code::default() };
         link.append_outermost(schedule)?;
@@ -33,7 +33,7 @@ struct Link<'a> {
     fabric: &'a Fabric,
     has_queues: bool,
     code: Code,
-    /// How many streams there are.
+    /// The number of streams so far.
     next_stream: u32,
 }
 
@@ -43,13 +43,13 @@ impl Link<'_> {
         self.code.roots = roots;
         self.code.homes = streams.iter().map(|&stream| home(schedule, stream)).collect();
         self.code.streams = streams;
-        // Not for inner graphs, whose steps are repeated.
+        // Only for the outermost graph: the steps of inner graphs are repeated.
         self.code.find_kinds();
         self.next_stream = schedule.streams();
         Ok(())
     }
 
-    /// Adds the code of a graph: of an inner one, by its number.
+    /// Adds the code of the outermost graph, or of the inner graph with this number.
     fn append(&mut self, schedule: &Schedule, inner: Option<usize>, end: Target) -> Result<(u32, Vec<u32>)> {
         let on_host = schedule.on_first_streams()?;
         let schedule = on_host.as_ref().unwrap_or(schedule);
@@ -63,7 +63,7 @@ impl Link<'_> {
         let at = code.program_of(code.step_of[control.index()]);
         let (first_program, gates, segments) = (code.programs(), code.gates.len(), code.segments.len());
         let first_node = code.step_of.len() as u32;
-        // Whatever ends the graph goes on with the control.
+        // The end of the inner graph resumes the control.
         let (roots, streams) = self.append(schedule, Some(number), Target::Start { first: at, count: 1 })?;
         let code = &mut self.code;
         let added = |before: usize, now: usize| (before as u32, (now - before) as u32);
@@ -82,7 +82,8 @@ impl Link<'_> {
         for stream in streams {
             let home = home(schedule, stream);
             let outer = code.homes[at as usize];
-            // The first stream goes on where the control stands, if it is of the same kind.
+            // The first stream of the inner graph continues that of the control, if both are of the same
+            // kind.
             let inherits = stream == 0 && (home.device, home.is_host) == (outer.device, outer.is_host);
             let number = if inherits { code.streams[at as usize] } else { self.next_stream + stream };
             code.homes.push(if inherits { outer } else { Home { id: number, ..home } });
@@ -92,7 +93,7 @@ impl Link<'_> {
         Ok(())
     }
 
-    /// Adds what the controls of all graphs do, by step, and the cells that the end of a run clears.
+    /// Adds the controls of all graphs, by step, and the cells that the end of a run clears.
     fn add_controls(&mut self) {
         let first_nodes = std::iter::once(0).chain(self.code.scopes.iter().map(|scope| scope.first_node));
         for (unit, first) in self.fabric.units().zip(first_nodes) {

@@ -1,4 +1,4 @@
-//! From a schedule to the code that hosts run. Linear in steps.
+//! From a schedule to the code that hosts run. O(steps).
 
 use super::causes::Causes;
 use super::code::{Code, Gate, HostStep, Member, Segment, Target, flag};
@@ -12,11 +12,11 @@ use super::{NONE, Schedule, Step};
 use crate::graph::{NodeId, Rows};
 use crate::value::Access;
 
-/// The most that arrive at one gate; with more it becomes a tree.
+/// The most arrivals at one gate. A gate with more becomes a tree.
 const FAN_IN: usize = 32;
 
-/// The schedule of one graph while its code is appended to that of others. Nodes and programs have numbers of
-/// their own there; all that goes into the code counts on behind what is there already.
+/// The schedule of one graph whose code is being appended to the code of others. The schedule has its own
+/// numbers of nodes and programs. In the code, they are numbered after the existing ones.
 struct Lowering<'a> {
     schedule: &'a Schedule,
     unit: &'a Unit,
@@ -29,15 +29,15 @@ struct Lowering<'a> {
     code: &'a mut Code,
     first_node: u32,
     first_program: u32,
-    /// What the end of the graph does.
+    /// The target at the end of the graph.
     end: Target,
-    /// The gate before each node.
+    /// The gate before each node, or [`NONE`].
     gate_before: Vec<u32>,
-    /// What one release of each node does.
+    /// The target of one release of each node.
     release_of: Vec<Option<Target>>,
 }
 
-/// One `Run` step of the schedule with what stands around it.
+/// One `Run` step of the schedule, with the steps that belong to it.
 struct Stop<'a> {
     node: NodeId,
     waits: &'a [Step],
@@ -47,9 +47,9 @@ struct Stop<'a> {
     is_last: bool,
 }
 
-/// Appends the code of a graph, whose end does `end`; with `has_queues` each segment becomes one step.
-/// Returns how many programs wait for nothing, and the stream of the schedule that each program is. The
-/// caller adds the latter to the code. In a pipeline the end of each phase is a target of its own.
+/// Appends the code of a graph, with the target `end` at its end. With `has_queues`, each segment becomes one
+/// step. Returns the number of programs that wait for nothing, and for each program its stream in the
+/// schedule, which the caller adds to the code. In a pipeline, the end of each phase is a target of its own.
 pub(super) fn lower(code: &mut Code, schedule: &Schedule, unit: &Unit, has_queues: bool, end: Target) -> (u32, Vec<u32>) {
     let segments = has_queues.then(|| Segments::new(schedule, &unit.facts));
     let segments = segments.as_ref();
@@ -96,8 +96,8 @@ impl<'a> Lowering<'a> {
         self.code.nodes.reserve(nodes);
         self.code.step_of.resize(self.code.step_of.len() + nodes, NONE);
         self.code.bodies.append(&self.unit.bodies);
-        // What each record leads to. Two passes, because a gate's number is known only when all waits were
-        // seen.
+        // The targets of each record. There are two passes, because the number of a gate is known only after
+        // all waits are counted.
         let mut led_to = Vec::with_capacity(self.causes.count());
         for program in 0..self.numbering.order.len() as u32 {
             self.add_gates(program, &mut led_to);
@@ -126,12 +126,12 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// Returns the nodes of a program with what stands around them.
+    /// Returns the nodes of a program, with the steps that belong to them.
     fn stops(&self, program: u32) -> impl Iterator<Item = Stop<'a>> + use<'a> {
         stops(self.programs.steps(self.numbering.order[program as usize]), self.records)
     }
 
-    /// Returns the number of a node among those of all graphs.
+    /// Returns the number of a node, among the nodes of all graphs.
     fn number(&self, node: NodeId) -> NodeId {
         NodeId(self.first_node + node.0)
     }
@@ -149,7 +149,7 @@ impl<'a> Lowering<'a> {
         self.records.of(*point)
     }
 
-    /// Makes the gates before this program's nodes, and notes which records arrive at them.
+    /// Makes the gates before the nodes of this program, and notes the records that arrive at them.
     fn add_gates(&mut self, program: u32, led_to: &mut Vec<(u32, Target)>) {
         for stop in self.stops(program) {
             let own = u32::from(!stop.is_first);
@@ -168,7 +168,7 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// Makes the gates of values that are released by several streams.
+    /// Makes the gates of values that several streams release.
     fn add_release_gates(&mut self) {
         for node in self.schedule.shape().ids() {
             let releases = self.schedule.releases_of(node);
@@ -186,8 +186,8 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// Makes the gate at which every program arrives whose end nothing else waits for; in a pipeline one for
-    /// each phase. Returns where each program arrives.
+    /// Makes the gate for the ends of programs: each program whose end no other program waits for arrives
+    /// there. In a pipeline, there is one gate for each phase. Returns the target of each program.
     fn add_end_gates(&mut self) -> Vec<Option<Target>> {
         let programs = 0..self.numbering.order.len() as u32;
         let sink = |program| Some(self.stops(program).last()?).filter(|stop| stop.record == NONE);
@@ -245,7 +245,7 @@ impl<'a> Lowering<'a> {
                 Step::Release(node) => self.release_of[node.index()],
                 _ => None,
             });
-            // Whatever follows a program's last target may find the run gone, so the releases come first.
+            // After the last target of a program, the run may be dropped. So the releases come first.
             let targets = match stop.is_last {
                 true => extend(&mut self.code.targets, releases.chain(submitted).chain(end)),
                 false => extend(&mut self.code.targets, submitted.chain(releases)),
@@ -284,7 +284,7 @@ impl<'a> Lowering<'a> {
         let is_async = self.facts(stop.node).is_async;
         let mut flags = 0;
         let mut set = |is_set: bool, flag: u8| flags |= if is_set { flag } else { 0 };
-        // The most common list is one arrival: it stands in the step itself.
+        // The most common list is one arrival, which is stored in the step itself.
         let (targets, targets_len) = match self.code.targets[targets as usize..] {
             [Target::Arrive(gate)] if !is_segment => {
                 self.code.targets.truncate(targets as usize);
@@ -332,11 +332,11 @@ impl<'a> Lowering<'a> {
     }
 }
 
-/// Makes a gate for `arrivals` and `own` more that arrive at its root; `arrive` gets the gate of each
-/// arrival.
+/// Makes a gate, or a tree of gates, for `arrivals` from below and `own` arrivals at its root. `arrive` gets
+/// the gate of each arrival.
 fn add_tree(gates: &mut Vec<Gate>, arrivals: usize, own: u32, then: Target, mut arrive: impl FnMut(usize, u32)) -> u32 {
-    // Levels from the arrivals up: level 0 are the arrivals, each further one the gates for FAN_IN of the
-    // level below.
+    // Levels from the bottom up: level 0 are the arrivals. A gate of a level above counts up to FAN_IN gates
+    // of the level below it.
     let mut widths = vec![arrivals];
     while widths[widths.len() - 1] > FAN_IN {
         widths.push(widths[widths.len() - 1].div_ceil(FAN_IN));
@@ -360,14 +360,14 @@ fn add_tree(gates: &mut Vec<Gate>, arrivals: usize, own: u32, then: Target, mut 
     root
 }
 
-/// Appends to a list. Returns where that begins, and how much it is.
+/// Appends to a list. Returns the start and the number of the new items.
 fn extend<T>(list: &mut Vec<T>, more: impl Iterator<Item = T>) -> (u32, u32) {
     let first = list.len();
     list.extend(more);
     (first as u32, (list.len() - first) as u32)
 }
 
-/// Splits a program's steps at its nodes.
+/// Splits a program into its nodes, with the steps that belong to them.
 fn stops<'a>(steps: &'a [Step], records: &'a Records) -> impl Iterator<Item = Stop<'a>> {
     let mut rest = steps;
     std::iter::from_fn(move || {
@@ -384,7 +384,7 @@ fn stops<'a>(steps: &'a [Step], records: &'a Records) -> impl Iterator<Item = St
     })
 }
 
-/// Takes the steps from the front for which `is_part` holds.
+/// Removes the steps from the front for which `is_part` holds. Returns them.
 fn split_off<'a>(steps: &mut &'a [Step], is_part: fn(&Step) -> bool) -> &'a [Step] {
     let count = steps.iter().take_while(|step| is_part(step)).count();
     steps.split_off(..count).expect("so many were counted")

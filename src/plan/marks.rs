@@ -1,4 +1,4 @@
-//! A set of nodes that is emptied at no cost, so that a search pays for what it visits and not for the graph.
+//! A set of nodes that is cleared in O(1), so that the cost of a search depends on the nodes that it visits.
 
 use crate::graph::NodeId;
 
@@ -21,7 +21,7 @@ impl Marks {
         }
     }
 
-    /// Adds a node; returns whether it was new.
+    /// Adds a node. Returns whether it was new.
     pub(super) fn insert(&mut self, node: NodeId) -> bool {
         std::mem::replace(&mut self.stamps[node.index()], self.current) != self.current
     }

@@ -1,4 +1,4 @@
-//! `MinStreams`: the fewest streams on which no two independent nodes meet.
+//! `MinStreams`: the fewest streams on which no two independent nodes share a stream.
 
 use super::order::ranks;
 use super::streams::Devices;
@@ -6,14 +6,14 @@ use super::{Assignment, EXACT_NODES_MAX, NONE, Policy, Ranked, needs};
 use crate::error::Result;
 use crate::graph::{Links, NodeId, Shape, kahn_order};
 
-/// Covers the nodes that need a stream with as few chains as there are: as many as the most nodes of which
-/// none depends on another (Dilworth, "A decomposition theorem for partially ordered sets", 1950). On each
-/// device its own.
+/// Covers the nodes that need a stream with the fewest chains. Their number is the size of the largest set of
+/// independent nodes (Dilworth, "A decomposition theorem for partially ordered sets", 1950). Each device has
+/// chains of its own.
 ///
-/// The cover is a maximum matching between nodes and those that come after them (Fulkerson, 1956); each node
-/// is first matched with the one of the highest rank. O(n³/64) at worst, so it is done for graphs of up to
-/// 4,096 nodes. Above that the chains are those of [`Ranked`], which may be more than needed, and the plan
-/// says so.
+/// The cover is a maximum matching between nodes and their successors, direct or indirect (Fulkerson, 1956).
+/// A node is first matched with the successor of the highest rank. O(n³/64) at worst, so it is used for
+/// graphs of up to 4,096 nodes. Larger graphs get the chains of [`Ranked`], which may be more than needed,
+/// and the plan says so.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MinStreams;
 
@@ -35,7 +35,7 @@ impl Policy for MinStreams {
         let mut placed: Vec<(u32, NodeId)> =
             order.iter().copied().flat_map(|node| devices.of(node).iter().map(move |&device| (device, node))).collect();
         placed.retain(|(_, node)| needs[node.index()]);
-        // Stable: the nodes of one device stay in issue order.
+        // The sort is stable: the nodes of one device stay in issue order.
         placed.sort_by_key(|&(device, _)| device);
         let reach = Reach::new(&links, &order);
         let mut streams: Vec<Vec<(u32, u32)>> = vec![Vec::new(); links.nodes()];
@@ -57,8 +57,8 @@ impl Policy for MinStreams {
     }
 }
 
-/// Which nodes come after which, as bits. A node's bit is its place by falling rank, so that the first bit of
-/// a set is its highest rank.
+/// The successors of each node, direct or indirect, as a bit set. A node's bit is its place by falling rank,
+/// so that the first bit of a set has the highest rank.
 struct Reach {
     bit_of: Vec<u32>,
     words: usize,
@@ -91,19 +91,19 @@ impl Reach {
     }
 }
 
-/// A cover of some nodes with as few chains as there are.
+/// A cover of some nodes with the fewest chains.
 struct Cover<'a> {
     reach: &'a Reach,
     nodes: &'a [NodeId],
-    /// For each node, and each bit, what it is matched with: the next of its chain, and the one before.
+    /// For each node its match (the next node of its chain), and for each bit its match (the node before).
     next: Vec<u32>,
     before: Vec<u32>,
-    /// The bits of these nodes that the search for one more match has not been at.
+    /// The bits of these nodes that the search for one more match has not visited.
     unseen: Vec<u64>,
 }
 
 impl<'a> Cover<'a> {
-    /// Covers `nodes`, which are in an order that each follows all it depends on.
+    /// Covers `nodes`, which are in topological order.
     fn new(reach: &'a Reach, nodes: &'a [NodeId]) -> Self {
         let all = reach.bit_of.len();
         let mut cover = Self { reach, nodes, next: vec![NONE; all], before: vec![NONE; all], unseen: Vec::new() };
@@ -119,7 +119,7 @@ impl<'a> Cover<'a> {
             if cover.next[node.index()] == NONE && cover.augment(node) {
                 cover.unseen = cover.bits();
             }
-            // The bits that a failed search has seen stay out: they lead nowhere until a match changes.
+            // Bits that a failed search has visited stay out: they lead nowhere until a match changes.
         }
         cover
     }
@@ -138,7 +138,7 @@ impl<'a> Cover<'a> {
         self.before[bit as usize] = node.0;
     }
 
-    /// Matches `node`, moving others to other matches. A search in depth with a stack of its own.
+    /// Matches `node`, and moves other matches if needed. A depth-first search with an explicit stack.
     fn augment(&mut self, node: NodeId) -> bool {
         let mut path: Vec<(NodeId, u32)> = Vec::new();
         let mut node = node;
@@ -162,7 +162,7 @@ impl<'a> Cover<'a> {
         true
     }
 
-    /// Returns the chain of each node, in the order of the nodes, and how many chains there are. Chains are
+    /// Returns the chain of each node, in the order of the nodes, and the number of chains. Chains are
     /// numbered in the order of their first nodes.
     fn chains(&self) -> (Vec<u32>, u32) {
         let (mut chain_of, mut count) = (vec![NONE; self.next.len()], 0);
@@ -178,7 +178,7 @@ impl<'a> Cover<'a> {
     }
 }
 
-/// Returns the first bit that both sets have.
+/// Returns the first bit that is in both sets.
 fn first_common(one: &[u64], other: &[u64]) -> Option<u32> {
     let word = one.iter().zip(other).position(|(one, other)| one & other != 0)?;
     Some(word as u32 * 64 + (one[word] & other[word]).trailing_zeros())

@@ -1,17 +1,17 @@
-//! Plans: the program of each stream, made of a graph by a policy.
+//! Plans: a policy turns a graph into one program for each stream.
 //!
-//! A [`Plan`] is what an executor runs. Its [`Schedule`] holds the programs, whose [`Step`]s wait, run nodes,
-//! record points and release values; it prints itself as text, as a picture and as JSON. A [`Span`] says when
-//! a node runs, by the costs of the graph, in a simulation or in a real run. Policies have a
-//! [module](crate::policy) of their own.
+//! An executor runs a [`Plan`]. Its [`Schedule`] holds the programs. Their [`Step`]s wait, run nodes, record
+//! points and release values. A schedule prints as text, as a picture and as JSON. A [`Span`] is the time in
+//! which a node runs, by the costs of the graph, in a simulation or in a real run. Policies are in the module
+//! [`policy`](crate::policy).
 //
-// WHERE AND WHEN: which stream each node goes to, what waits for what, and the programs that come of it.
+// WHERE AND WHEN: the stream of each node, the waits between nodes, and the resulting programs.
 //
 // Lives here: the contract of policies and the policies that come with the library (one file each), the
-// orders in which a graph is walked, chains for nodes that no policy placed, the fewest waits, releases, and
-// the schedule with its text form. Never here: a thread, a clock, a device, a future, a closure of the user
-// other than a policy. The same shape and policy always give the same schedule, byte for byte, and nothing
-// recurses, so that a chain of a million nodes is only long.
+// orders in which a graph is visited, chains for nodes without a stream of the policy, the fewest waits,
+// releases, and the schedule with its text form. Never here: a thread, a clock, a device, a future, a user
+// closure other than a policy. The same shape and policy always give the same schedule, byte for byte. No
+// function recurses, so a chain of a million nodes needs no deep stack.
 //
 // Shape ──Policy──▶ Assignment ──chains──▶ a stream for every node ──waits──▶ points ──releases──▶ Schedule
 //         (labels)               (host streams for the rest)       (transitive reduction)
@@ -82,14 +82,15 @@ pub use steps::{Point, Step};
 pub(crate) use unrolled::OverItems;
 pub(crate) use verify::check_steps;
 
-/// Instead of the number of a stream, a chain, a gate or the like: there is none.
+/// Stands for no stream, no chain, no gate, and so on.
 const NONE: u32 = u32::MAX;
 
-/// Up to this many nodes every search of this room is exhaustive: host chains recycle exactly and no wait is
-/// redundant. Above it each search visits a bounded number of nodes, so that compiling stays near-linear.
+/// Up to this number of nodes every search of this room is exhaustive: host chains recycle exactly and no
+/// wait is redundant. In larger graphs a search visits a bounded number of nodes, so that compiling stays
+/// near-linear.
 const EXACT_NODES_MAX: usize = 4096;
 
-/// What the module `policy` of the crate has.
+/// The items of the crate's module `policy`.
 pub(crate) mod policies {
     pub use super::critical_path::CriticalPath;
     pub use super::min_streams::MinStreams;

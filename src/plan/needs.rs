@@ -1,9 +1,9 @@
-//! Which nodes need a device stream: the rule of DALI's released Executor 2.0.
+//! The nodes that need a device stream: the rule of DALI's released Executor 2.0.
 
 use crate::graph::{Backend, EdgeKind, Links, Memory, NodeId, Shape};
 
-/// Returns, for each node, whether it needs a stream: `gpu` and `mixed` nodes do, and `cpu` nodes that read
-/// something in GPU memory and not only its shape and type, since they have device work to wait for. O(n +
+/// Returns, for each node, whether it needs a stream. `gpu` and `mixed` nodes do. A `cpu` node does if it
+/// reads the content of GPU memory, not only its shape and type, since it must wait for device work. O(n +
 /// m).
 pub(super) fn stream_needs(shape: &Shape) -> Vec<bool> {
     let mut needs: Vec<bool> = shape.nodes().iter().map(|node| node.backend != Backend::Cpu).collect();
@@ -16,8 +16,8 @@ pub(super) fn stream_needs(shape: &Shape) -> Vec<bool> {
     needs
 }
 
-/// Returns, for each node, whether it or anything after it needs a stream, the graph's output included: that
-/// reads every output, in GPU memory where the producer leaves it there. `order` is topological. O(n + m).
+/// Returns, for each node, whether it or a node after it needs a stream. The graph's output counts as a node:
+/// it reads every output, in GPU memory if the producer leaves it there. `order` is topological. O(n + m).
 pub(super) fn contributes(shape: &Shape, links: &Links, order: &[NodeId], needs: &[bool]) -> Vec<bool> {
     let mut contributes = needs.to_vec();
     let outputs = outputs_of(shape, links);
@@ -30,12 +30,12 @@ pub(super) fn contributes(shape: &Shape, links: &Links, order: &[NodeId], needs:
     contributes
 }
 
-/// Returns whether the graph's output needs a stream: whether it reads something in GPU memory.
+/// Returns whether the graph's output needs a stream because it reads GPU memory.
 pub(super) fn output_needs(shape: &Shape, outputs: &[(NodeId, u32)]) -> bool {
     outputs.iter().any(|&(node, _)| shape.memory_of(node) == Memory::Gpu)
 }
 
-/// Returns what the graph's output reads: the outputs declared, else output 0 of every sink.
+/// Returns the reads of the graph's output: the declared outputs, or else output 0 of every sink.
 pub(super) fn outputs_of(shape: &Shape, links: &Links) -> Vec<(NodeId, u32)> {
     if !shape.outputs().is_empty() {
         return shape.outputs().to_vec();

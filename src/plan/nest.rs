@@ -1,5 +1,5 @@
-//! Inner graphs in schedules: each has a schedule of its own, by the same policy. All stand in one list,
-//! parents first, so that nothing recurses.
+//! Inner graphs in schedules: each has its own schedule, by the same policy. All are in one list, outer
+//! before inner, so no function recurses.
 
 use std::sync::Arc;
 
@@ -17,13 +17,13 @@ pub(super) struct Nested<T> {
 }
 
 impl<T> Nested<T> {
-    /// Returns the same with another form of the graph.
+    /// Returns the same inner graph in another form.
     pub(super) fn map<U>(&self, change: impl FnOnce(&T) -> U) -> Nested<U> {
         Nested { around: self.around, node: self.node, role: self.role, graph: change(&self.graph) }
     }
 }
 
-/// Returns all inner graphs of a graph, those of inner graphs too, behind what is around them.
+/// Returns all inner graphs of a graph, at any depth. Each comes after the graph around it.
 pub(super) fn nested<T: Clone>(outermost: T, inner_of: impl Fn(&T) -> Vec<(NodeId, Role, T)>) -> Vec<Nested<T>> {
     let found = |around: Option<u32>, graph: &T| {
         let inner = inner_of(graph).into_iter();
@@ -47,8 +47,8 @@ impl Shape {
         inner.collect()
     }
 
-    /// Compiles the shape to a schedule, with the streams that [`Ranked`] gives; and so the shapes of all
-    /// inner graphs.
+    /// Compiles the shape, and the shapes of all inner graphs, to a schedule with the streams that [`Ranked`]
+    /// gives.
     ///
     /// # Errors
     /// As [`Shape::schedule_with`].
@@ -56,13 +56,13 @@ impl Shape {
         self.schedule_with(&Ranked::default())
     }
 
-    /// Compiles the shape to a schedule, with the streams that `policy` gives; and so the shapes of all inner
-    /// graphs.
+    /// Compiles the shape, and the shapes of all inner graphs, to a schedule with the streams that `policy`
+    /// gives.
     ///
     /// # Errors
-    /// If the shape is not a graph that can be run (a cycle, an edge to nowhere, two nodes of one name), or
-    /// the policy gives no valid answer: it left a `gpu` or `mixed` node without a stream, used a label above
-    /// 2³⁰, refused, or panicked.
+    /// If the shape is not valid (a cycle, an edge to an unknown node, two nodes of one name), or the policy
+    /// gives no valid answer: it left a `gpu` or `mixed` node without a stream, used a label above 2³⁰,
+    /// refused, or panicked.
     pub fn schedule_with(&self, policy: &dyn Policy) -> Result<Schedule> {
         check(self)?;
         let shape = Arc::new(self.clone());
@@ -78,7 +78,7 @@ impl Shape {
 }
 
 impl Schedule {
-    /// Compiles shapes that have passed [`check`]. In a pipeline the nodes of the outermost have phases.
+    /// Compiles shapes that passed [`check`]. In a pipeline, the nodes of the outermost shape have phases.
     pub(super) fn with_inner(
         shape: Arc<Shape>,
         inner: Vec<Nested<Arc<Shape>>>,
@@ -101,13 +101,13 @@ impl Schedule {
     /// Returns the path of an inner graph, by its place in [`Schedule::inner`]: `loop/body`.
     ///
     /// # Panics
-    /// If there are not so many.
+    /// If `inner` is not less than the number of inner graphs.
     pub fn inner_path(&self, inner: usize) -> String {
         path(inner, self.shape(), |inner| self.inner[inner].0.map(|schedule| schedule.shape().clone()))
     }
 }
 
-/// An error of an inner graph, with where that is.
+/// Returns an error of an inner graph with the path of that graph.
 pub(super) fn within(shape: &Shape, inner: &[Nested<Arc<Shape>>], at: usize, fault: Error) -> Error {
     fault.within(path(at, shape, |at| inner[at].map(Arc::clone)))
 }

@@ -1,4 +1,4 @@
-//! The order in which hosts number programs.
+//! The numbers that hosts give to programs.
 
 use super::Step;
 use super::causes::Causes;
@@ -6,23 +6,23 @@ use super::programs::Programs;
 use super::records::Records;
 use crate::graph::NodeId;
 
-/// The programs in the order in which hosts number them.
+/// The programs in the order of their numbers.
 pub(super) struct Numbering {
     pub(super) order: Vec<u32>,
     pub(super) roots: u32,
-    /// The phases that have roots, in order, and how many.
+    /// Each phase that has roots, with the number of them, in order of phases.
     pub(super) roots_of: Vec<(u32, u32)>,
-    /// For each program after the roots that one record starts: that record.
+    /// For each program after the roots that one record starts, this record.
     pub(super) started_by: Vec<u32>,
 }
 
 impl Numbering {
-    /// Numbers the roots first; then the programs that a single record starts, record after record, so that
-    /// one ticket names all of them; then those behind a gate. Each group is in the order of the programs'
-    /// first nodes in the graph: nodes that were built together run close in time, and so lie close in
-    /// memory. In the order of streams a random graph of 10⁶ nodes took six times as long.
+    /// Numbers the roots first. Then come the programs that a single record starts, record after record, so
+    /// that one ticket names all of them. Then come the programs behind a gate. Each group is in the order of
+    /// the programs' first nodes in the graph: nodes that were added together run at about the same time, and
+    /// so are close in memory. In the order of streams, a random graph of 10⁶ nodes took six times as long.
     ///
-    /// `phase` is that of a node, in a pipeline: the roots of a phase have numbers side by side.
+    /// `phase` returns the phase of a node, in a pipeline. The roots of a phase have consecutive numbers.
     pub(super) fn new(programs: &Programs<'_>, records: &Records, causes: &Causes<'_>, phase: impl Fn(NodeId) -> u32) -> Self {
         let (mut roots, mut started, mut gated) = (Vec::new(), Vec::new(), Vec::new());
         let first = |program: &u32| {
@@ -32,7 +32,7 @@ impl Numbering {
         };
         for program in 0..programs.count() {
             match programs.steps(program) {
-                // A stream that has only further parts of nodes: the host runs nothing there.
+                // The stream has only additional parts of nodes. The host runs nothing on it.
                 [] => {}
                 [Step::Wait(_), Step::Wait(_), ..] => gated.push(program),
                 [Step::Wait(point), Step::Run(node), ..] => {

@@ -1,49 +1,48 @@
-//! `Placement`: streams for work that becomes known one piece after the other, with the fewest waits for what
-//! it depends on.
+//! `Placement`: streams for work that becomes known step by step, with the fewest waits for its dependencies.
 //!
-//! A stream does its work in the order of submission, so its tail is ordered after all that it ever waited
-//! for. What something is ordered after is kept as a *clock*: for each stream the last point. A clock may say
-//! less than is true: it has no work that is placed and not submitted yet.
+//! A stream does its work in the order of submission, so its tail is ordered after everything that the stream
+//! ever waited for. A *clock* stores what precedes an operation: for each stream the last such point. A clock
+//! may contain less than the truth: it omits work that is placed and not yet submitted.
 
 use std::ops::Range;
 
 use smallvec::SmallVec;
 
-/// How an engine chooses streams for its kernels; they wait for each other where they depend on each other,
-/// whatever the choice.
+/// The choice of streams for an engine's kernels. Kernels wait for their dependencies with any choice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Placement {
-    /// All on one stream of their device, in the order in which they become ready.
+    /// Puts all kernels on one stream of their device, in the order in which they become ready.
     Single,
-    /// What reads only values of the host (uploads) on one stream, all else on another. After
+    /// Puts kernels that read only host values (uploads) on one stream, and all others on another. After
     /// [`PerBackend`](crate::policy::PerBackend).
     PerBackend,
-    /// Each on the stream of the newest work it depends on, if nothing came there since; else on one whose
-    /// last work it comes after anyway; else on one that is free; else on the one with the least to do.
+    /// Puts a kernel on the stream of its newest dependency, if no later work was put there. Otherwise it
+    /// chooses a stream whose last work precedes the kernel anyway; else a free stream; else the stream with
+    /// the least work.
     #[default]
     Online,
 }
 
-/// For each stream the last point that something is ordered after.
+/// For each stream, the last point that precedes some work.
 type Clock = SmallVec<[u64; 8]>;
 
-/// Work that was submitted, and where that left it in the order.
+/// Submitted work, with its place in the order.
 #[derive(Debug)]
 pub(crate) struct Stamp {
     pub(crate) stream: u32,
-    /// Its end, on the stream.
+    /// The point at its end, on its stream.
     pub(crate) point: u64,
-    /// Counts all that was submitted.
+    /// Its number in the order of submission.
     number: u64,
-    /// What comes before its end, itself included.
+    /// The clock at its end, which includes the work itself.
     after: Clock,
 }
 
-/// What new work depends on.
+/// A dependency of new work.
 pub(crate) struct Need<'a> {
     pub(crate) stamp: &'a Stamp,
-    /// Whether it has ended, so that no stream waits for it.
+    /// Whether it has ended, so that no stream needs to wait for it.
     pub(crate) is_over: bool,
 }
 
@@ -51,14 +50,14 @@ pub(crate) struct Need<'a> {
 #[must_use = "it counts as the stream's load until it is submitted or withdrawn"]
 pub(crate) struct Placed {
     pub(crate) stream: u32,
-    /// Which of its needs the stream has to wait for, by their places.
+    /// The needs that the stream must wait for, by their places in the list.
     pub(crate) waits: SmallVec<[usize; 4]>,
-    /// What the stream was ordered after when it was chosen, and what it is behind these waits.
+    /// The clock of the stream when it was chosen, and the clock after these waits.
     before: Clock,
     after: Clock,
 }
 
-/// Chooses streams.
+/// The state from which streams are chosen.
 pub(crate) struct Placer {
     placement: Placement,
     streams: Vec<Stream>,
@@ -66,9 +65,9 @@ pub(crate) struct Placer {
 }
 
 struct Stream {
-    /// The point and the number of what was submitted last.
+    /// The point and the number of the last submitted work.
     tail: (u64, u64),
-    /// What the tail is ordered after.
+    /// The clock of the tail.
     after: Clock,
     placed: u32,
     at_work: u32,
@@ -80,8 +79,8 @@ impl Placer {
         Self { placement, streams: (0..streams).map(|_| new()).collect(), submitted: 0 }
     }
 
-    /// Chooses one of the streams `among` for work that depends on others. `is_mixed`: it takes nothing of
-    /// the device.
+    /// Chooses one of the streams `among` for work with these dependencies. `is_mixed`: the work reads no
+    /// value of the device.
     pub(crate) fn place(&mut self, among: Range<u32>, is_mixed: bool, needs: &[Need<'_>]) -> Placed {
         let stream = match self.placement {
             Placement::Single => among.start,
@@ -93,7 +92,7 @@ impl Placer {
         let before = own.after.clone();
         let waits = waits(stream, &before, needs);
         let mut after = before.clone();
-        // Each is over, or waited for, or comes before one that is.
+        // Each need has ended, is waited for, or precedes one that is.
         needs.iter().for_each(|need| join(&mut after, &need.stamp.after));
         Placed { stream, waits, before, after }
     }
@@ -112,14 +111,14 @@ impl Placer {
         last.or_else(free).or_else(|| among.clone().min_by_key(load)).expect("there is a stream")
     }
 
-    /// Whether all that is on a stream comes before the end of what is needed.
+    /// Returns whether all work on a stream precedes the end of a need.
     fn is_before(&self, stream: u32, need: &Need<'_>) -> bool {
         let Stream { tail: (point, _), placed, .. } = self.streams[stream as usize];
         placed == 0 && point > 0 && need.stamp.after[stream as usize] >= point
     }
 
-    /// Notes that work was submitted, and ends at a point of its stream. `has_waited`: so were all of its
-    /// waits.
+    /// Records that work was submitted, and ends at a point of its stream. `has_waited`: all of its waits
+    /// were submitted too.
     pub(crate) fn submitted(&mut self, placed: Placed, point: u64, has_waited: bool) -> Stamp {
         let Placed { stream, before, after, .. } = placed;
         let mut after = if has_waited { after } else { before };
@@ -128,24 +127,24 @@ impl Placer {
         (own.placed, own.at_work) = (own.placed - 1, own.at_work + 1);
         after[stream as usize] = point;
         join(&mut own.after, &after);
-        // Two that were placed there may be submitted in one order, and noted in the other.
+        // Two works on one stream may be submitted in one order, and recorded here in the other.
         own.tail = own.tail.max((point, number));
         Stamp { stream, point, number, after }
     }
 
-    /// Notes that work will not be submitted.
+    /// Records that work will not be submitted.
     pub(crate) fn withdraw(&mut self, placed: Placed) {
         self.streams[placed.stream as usize].placed -= 1;
     }
 
-    /// Notes that submitted work is over.
+    /// Records that submitted work has ended.
     pub(crate) fn end(&mut self, stream: u32) {
         self.streams[stream as usize].at_work -= 1;
     }
 }
 
-/// Returns which needs are to be waited for on a stream that is ordered after those points: of each other
-/// stream the newest, unless the wait for another implies it.
+/// Returns the needs to wait for, on a stream with this clock: for each other stream the newest need, unless
+/// the wait for another need implies it.
 fn waits(stream: u32, after: &Clock, needs: &[Need<'_>]) -> SmallVec<[usize; 4]> {
     let is_implied = |(place, need): (usize, &Need<'_>)| {
         let (of, point) = (need.stamp.stream as usize, need.stamp.point);
@@ -168,7 +167,7 @@ mod tests {
 
     use super::*;
 
-    /// A placer whose streams give out points one by one.
+    /// A placer whose streams have consecutive points.
     struct Bench {
         placer: Placer,
         points: Vec<u64>,
@@ -195,7 +194,7 @@ mod tests {
             self.stamps.push(stamp);
         }
 
-        /// Places work and submits it. Returns its stream, and which works it waits for.
+        /// Places work and submits it. Returns its stream, and the works that it waits for.
         fn put(&mut self, needs: &[usize]) -> (u32, Vec<usize>) {
             let placed = self.place(needs);
             let put = (placed.stream, placed.waits.iter().map(|&place| needs[place]).collect());
@@ -209,7 +208,8 @@ mod tests {
         }
     }
 
-    /// Seen to fail with a newest that is the oldest, and with a tail that is whatever the work depends on.
+    /// Seen to fail with the oldest need in place of the newest, and with the tail of any stream in place of
+    /// the dependency.
     #[test]
     fn work_goes_on_where_the_newest_it_depends_on_is_the_last() {
         let mut bench = Bench::new(Placement::Online, 4);
@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(bench.put(&[0]), (2, vec![0]), "nothing is free: two have one at work, and 0 has two as 1 has three");
     }
 
-    /// Seen to fail with streams that are only ever taken if they are free.
+    /// Seen to fail with streams that are chosen only if they are free.
     #[test]
     fn a_stream_whose_last_work_comes_before_is_used_again() {
         let mut bench = Bench::new(Placement::Online, 4);
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(bench.put(&[0, 1, 4]), (0, vec![]));
     }
 
-    /// Seen to fail with waits for each of several points of one stream, and with one that another wait
+    /// Seen to fail with waits for each of several points of one stream, and with a wait that another one
     /// implies.
     #[test]
     fn of_each_other_stream_only_the_newest_is_waited_for_and_nothing_twice() {
@@ -249,14 +249,14 @@ mod tests {
         assert_eq!([bench.put(&[4]), bench.put(&[4])], [(0, vec![]), (1, vec![])], "1 came before 4, which is over");
     }
 
-    /// Seen to fail with a stream that is free once something is submitted there.
+    /// Seen to fail with a stream that counts as free after a submission.
     #[test]
     fn streams_are_taken_up_to_the_limit_and_then_by_load() {
         let mut bench = Bench::new(Placement::Online, 2);
         assert_eq!([(); 5].map(|()| bench.put(&[]).0), [0, 1, 0, 1, 0]);
         [0, 2, 4].into_iter().for_each(|work| bench.end(work));
         assert_eq!([(); 4].map(|()| bench.put(&[]).0), [0, 0, 0, 1]);
-        // What is placed counts before it is submitted.
+        // Placed work counts before it is submitted.
         let placed = [(); 2].map(|()| bench.place(&[]));
         assert_eq!([&placed[0], &placed[1]].map(|placed| placed.stream), [0, 1]);
         placed.into_iter().for_each(|placed| bench.placer.withdraw(placed));
@@ -273,18 +273,19 @@ mod tests {
         assert_eq!([one.put(&[]), one.put(&[0])], [(0, vec![]), (0, vec![])]);
     }
 
-    /// Seen to fail with a clock that has what is noted between placing and submitting: a wait was missing.
+    /// Seen to fail with a clock that includes work recorded between placing and submitting: a wait was
+    /// missing.
     #[test]
     fn what_is_submitted_in_another_order_than_placed_is_never_taken_for_ordered() {
         let mut bench = Bench::new(Placement::Single, 2);
         let (one, other) = (bench.placer.place(0..1, true, &[]), bench.placer.place(1..2, true, &[]));
         bench.submit(other);
-        // Placed on stream 0 before anything there has waited for stream 1.
+        // Placed on stream 0 before any work there has waited for stream 1.
         let early = bench.placer.place(0..1, true, &[]);
         let late = bench.placer.place(0..1, true, &[Need { stamp: &bench.stamps[0], is_over: false }]);
         assert_eq!(late.waits[..], [0]);
         bench.points[0] = 2;
-        // `early` comes first on the stream, at point 2, and is noted last.
+        // `early` comes first on the stream, at point 2, and is recorded last.
         let late = bench.placer.submitted(late, 3, true);
         let early = bench.placer.submitted(early, 2, true);
         assert_eq!((late.after[1], early.after[1]), (1, 0));
@@ -292,7 +293,7 @@ mod tests {
         bench.placer.withdraw(one);
     }
 
-    /// Seen to fail with a refused wait that counts: over the software driver two operations raced.
+    /// Seen to fail with a clock that counts a refused wait: over the software driver two operations raced.
     #[test]
     fn a_wait_that_was_refused_is_nobodys_knowledge() {
         let mut bench = Bench::new(Placement::Online, 2);
@@ -304,8 +305,8 @@ mod tests {
         assert_eq!(bench.put(&[2, 0]), (1, vec![0]));
     }
 
-    /// A second reading: what comes before what as sets of works, made of nothing but the streams and the
-    /// waits.
+    /// A second implementation: the predecessors of each work as a set, computed only from the streams and
+    /// the waits.
     fn is_right(seed: u64, placement: Placement) {
         let mut state = seed;
         let mut below = |n: usize| {
@@ -333,7 +334,7 @@ mod tests {
                 let fewer = closure(&mut own.into_iter().chain(waits.iter().copied().filter(|wait| wait != without)));
                 assert!(!is_met(&fewer), "work {work} of seed {seed} need not wait for {without}");
             }
-            // What is over is before whatever comes later, and so is what was before that.
+            // Ended work precedes all later work, and so do its predecessors.
             let over = needs.iter().copied().filter(|need| bench.over.contains(need));
             before.push(all.union(&closure(&mut over.into_iter())).copied().collect());
             // Works end in an order that streams and waits allow.
@@ -345,7 +346,7 @@ mod tests {
         }
     }
 
-    /// Returns the stream that the rule in words comes to.
+    /// Returns the stream that the documented rule chooses.
     fn choice(bench: &Bench, before: &[BTreeSet<usize>], tails: &[Option<usize>], needs: &[usize], streams: usize) -> usize {
         if let Some(&newest) = needs.iter().max()
             && tails.contains(&Some(newest))
@@ -363,8 +364,8 @@ mod tests {
             .expect("there is one")
     }
 
-    /// Seen to fail with a choice of the oldest stream that comes before, with waits that are not looked at
-    /// through each other, and with a clock that forgets the stream's own.
+    /// Seen to fail with the oldest of the streams whose work precedes, with waits that ignore each other's
+    /// clocks, and with a clock that omits the stream's own work.
     #[test]
     fn random_work_goes_where_the_rule_says_and_waits_for_what_it_must() {
         for seed in 0..60 {

@@ -1,11 +1,11 @@
-//! The orders in which policies walk a graph. Ties are broken by the order of the input everywhere, so equal
-//! inputs give equal plans; nothing recurses.
+//! The orders in which policies visit a graph. Ties are broken by the order of the input, so equal inputs
+//! give equal plans. No function recurses.
 
 use crate::graph::{Edge, Links, NodeId, Shape};
 
-/// Frontier order, the visit order of NNC's static schedule: layers from the sources, in which a lone
-/// successor that has become ready takes its predecessor's place instead of waiting for the next layer, so
-/// straight runs stay together. O(n + m).
+/// Frontier order, the visit order of NNC's static schedule: layers from the sources. A lone successor that
+/// becomes ready takes the place of its predecessor instead of waiting for the next layer. So straight runs
+/// stay together. O(n + m).
 pub(super) fn frontier_order(links: &Links) -> Vec<NodeId> {
     let mut missing = links.in_degrees();
     let mut order = Vec::with_capacity(links.nodes());
@@ -29,10 +29,10 @@ pub(super) fn frontier_order(links: &Links) -> Vec<NodeId> {
     order
 }
 
-/// Returns, for each node, the number of edges of the longest path that follows it: its rank.
+/// Returns the rank of each node: the number of edges of the longest path that follows it.
 ///
-/// NNC defines rank over filtered edges, those that no longer path bypasses. A longest path never uses an
-/// edge that a longer path bypasses, so all edges give the same number.
+/// NNC defines the rank over filtered edges: those that no longer path bypasses. A longest path never uses an
+/// edge that a longer path bypasses. So all edges give the same rank.
 pub(super) fn ranks(links: &Links, order: &[NodeId]) -> Vec<u32> {
     let mut ranks = vec![0; links.nodes()];
     for &node in order.iter().rev() {
@@ -42,8 +42,8 @@ pub(super) fn ranks(links: &Links, order: &[NodeId]) -> Vec<u32> {
     ranks
 }
 
-/// Returns the edges whose targets wait for the end of their sources, if those are not all. An edge from one
-/// phase to another makes no node wait: the later phase of an item begins after the earlier one.
+/// Returns the edges whose targets wait for the end of their sources. None if these are all edges. An edge
+/// between phases makes no node wait: the later phase of an item begins after the earlier one.
 pub(super) fn waiting_links(shape: &Shape, phases: Option<&[u32]>) -> Option<Links> {
     let waits = |edge: &&Edge| !shape.is_submission(edge) && is_in_one_phase(edge, phases);
     if shape.edges().iter().all(|edge| waits(&edge)) {
@@ -54,7 +54,7 @@ pub(super) fn waiting_links(shape: &Shape, phases: Option<&[u32]>) -> Option<Lin
     Some(Links::of(shape.nodes().len(), edges.into_iter()))
 }
 
-/// Returns the edges within phases, of a shape whose nodes have phases.
+/// Returns the edges within phases of a shape whose nodes have phases.
 pub(super) fn links_in_phases(shape: &Shape, phases: &[u32]) -> Links {
     let inside = shape.edges().iter().filter(|edge| is_in_one_phase(edge, Some(phases)));
     let edges: Vec<_> = inside.map(|edge| (edge.source, edge.target, edge.is_data())).collect();

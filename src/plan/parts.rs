@@ -1,18 +1,19 @@
-//! Nodes on several streams, taken apart: one part for each stream. What is found of parts (waits, points,
-//! releases) needs no case for such nodes.
+//! Nodes on several streams, split into parts: one part for each stream. So the searches for waits, points
+//! and releases have no special case for such nodes.
 //!
-//! Each part waits for all that the node needs. A reader waits for the part on its own stream; else for the
-//! parts on its stream's device; else for all of them, because a node need not order its own work across its
-//! devices.
+//! Each part waits for all inputs of the node. A reader waits for the part on its own stream, if there is
+//! one; else for the parts on its stream's device, if there are any; else for all parts, because a node need
+//! not order its own work across its devices.
 
 use super::streams::Streams;
 use crate::error::{Kind, Result};
 use crate::graph::{Links, NodeId};
 
-/// The most edges between parts, in a graph that has fewer between its nodes.
+/// The most edges between parts, unless the graph has more edges between its nodes.
 const PART_EDGES_MAX: usize = 1 << 24;
 
-/// The parts of all nodes, numbered in issue order, those of one node together: a walk reads memory in order.
+/// The parts of all nodes, in issue order. The parts of a node are consecutive, so that a walk reads memory
+/// in order.
 pub(super) struct Parts {
     pub(super) links: Links,
     /// The stream of each part.
@@ -23,7 +24,7 @@ pub(super) struct Parts {
 /// The parts of each node, and the node of each part.
 #[derive(Clone, Default)]
 pub(super) struct Numbers {
-    /// The node of each part; empty if nodes are their own parts.
+    /// The node of each part. Empty if each node is its own part.
     nodes: Vec<NodeId>,
     /// The first part of each node.
     first: Vec<u32>,
@@ -44,11 +45,12 @@ impl Numbers {
 }
 
 impl Parts {
-    /// Takes the nodes apart; if each is on one stream, and they are issued as they stand, they are their own
-    /// parts.
+    /// Splits the nodes into parts. Returns None if each node is on one stream, and the nodes are issued in
+    /// their own order. Then each node is its own part.
     ///
     /// # Errors
-    /// If there are too many edges between parts: up to the product of what a node and its reader span.
+    /// If there are too many edges between parts. Their number can be the product of the spans of a node and
+    /// its reader.
     pub(super) fn new(links: &Links, order: &[NodeId], streams: &Streams) -> Result<Option<Self>> {
         if streams.more.is_empty() && order.is_sorted() {
             return Ok(None);
@@ -70,7 +72,7 @@ impl Parts {
 /// Returns the edges between parts, ordered by target.
 fn edges(links: &Links, streams: &Streams, numbers: &Numbers, stream_of: &[u32]) -> Result<Vec<(NodeId, NodeId)>> {
     let device = |part: NodeId| streams.devices.get(stream_of[part.index()] as usize);
-    // Without nodes on several devices there are as many as before.
+    // If no node spans several devices, the number of edges does not change.
     let edges_max = links.edges().max(PART_EDGES_MAX);
     let mut edges = Vec::with_capacity(links.edges());
     for (part, &node) in (0..).map(NodeId).zip(&numbers.nodes) {

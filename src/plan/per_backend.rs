@@ -5,10 +5,10 @@ use super::{Assignment, Policy};
 use crate::error::Result;
 use crate::graph::{Backend, Shape};
 
-/// Puts `mixed` nodes on stream 0 and all others that need a stream on stream 1; on stream 0 if no node is
-/// `mixed`. From DALI's Executor 2.0.
+/// Puts `mixed` nodes on stream 0, and all other nodes that need a stream on stream 1. If no node is `mixed`,
+/// the others are on stream 0. From DALI's Executor 2.0.
 ///
-/// Uploads and decoding overlap with kernels, at the price of at most one wait per hand-over. O(n + m).
+/// Uploads and decoding overlap with kernels. Each hand-over costs at most one wait. O(n + m).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PerBackend;
 

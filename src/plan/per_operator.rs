@@ -8,8 +8,8 @@ use super::{Assignment, NONE, Policy};
 use crate::error::Result;
 use crate::graph::{Backend, EdgeKind, Links, NodeId, Rows, Shape, kahn_order};
 
-/// Gives independent `gpu` and `mixed` nodes streams of their own, and lets a consumer take over the stream
-/// of one of its producers. The queue algorithm of the early design of DALI's Executor 2.0.
+/// Gives each of several independent `gpu` and `mixed` nodes its own stream. A consumer may take over the
+/// stream of one of its producers. This is the queue algorithm of the early design of DALI's Executor 2.0.
 ///
 /// ```text
 ///  A(0) ──▶ B(0) ──▶ D(0) ──▶ F(0) ──▶ G(0) ──▶ I(0)       nodes in visit order A B C D E F G H I;
@@ -17,14 +17,13 @@ use crate::graph::{Backend, EdgeKind, Links, NodeId, Rows, Shape, kahn_order};
 ///   └─────▶ E(3) ──────────────┘       H(1) ─────┘         streams to its consumers
 /// ```
 ///
-/// Labels have gaps: a stream that a node held, and that none of its consumers took over, is withdrawn,
-/// because a node that comes later and is independent must not share it. In rare graphs two independent nodes
-/// share a stream all the same; the plan is then correct, only less parallel. `cpu` nodes pass streams on and
-/// keep none.
+/// Labels have gaps: if a node held a stream and none of its consumers took it over, the stream is withdrawn,
+/// because a later independent node must not share it. In rare graphs two independent nodes share a stream
+/// all the same. Then the plan is correct, but less parallel. `cpu` nodes pass streams on and keep none.
 ///
-/// Published with a heap of (node, stream) entries. A consumer always comes after its producers, so all
-/// entries of a node are known when it is visited and the heap can be replaced by a slot for each in-edge:
-/// O((n + m) log n).
+/// The published algorithm has a heap of (node, stream) entries. A consumer always comes after its producers,
+/// so all entries of a node are known when it is visited. So a slot for each in-edge replaces the heap: O((n
+/// + m) log n).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PerOperator;
 
@@ -40,16 +39,16 @@ impl Policy for PerOperator {
     }
 }
 
-/// The entries of the algorithm's queue, and what is needed to push and pop them.
+/// The entries of the algorithm's queue, with the state to push and pop them.
 struct Queue<'a> {
     links: &'a Links,
     pushes: Rows<Push>,
-    /// The ids of the entries pushed so far, a slot for each in-edge.
+    /// The ids of the pushed entries, with a slot for each in-edge.
     entries: Vec<u32>,
     /// For each node, the number of its entries.
     pushed: Vec<u32>,
     free: FreeIds,
-    /// For each node and then for the graph's output: whether it needs a stream, and whether it or anything
+    /// For each node, and then for the graph's output, whether it needs a stream; and whether it or a node
     /// after it does.
     needs: Vec<bool>,
     contributes: Vec<bool>,
@@ -85,7 +84,7 @@ impl<'a> Queue<'a> {
             let lowest = self.entries[entries.clone()].iter().copied().min().unwrap_or(NONE);
             let held = if is_root(self.links, node) { assignment.of(node).next() } else { Some(lowest).filter(|&id| id != NONE) };
             self.visit(node, held);
-            // The node's other entries are popped next, and only give their ids back.
+            // The node's other entries are popped next. They only give their ids back.
             for &id in self.entries[entries].iter().filter(|&&id| id != lowest && id != NONE) {
                 self.free.given_back.push(Reverse(id));
             }
@@ -96,7 +95,8 @@ impl<'a> Queue<'a> {
         assignment
     }
 
-    /// Steps 3 to 5: gives the stream back if a consumer will take one, and pushes all consumers.
+    /// Steps 3 to 5 of the algorithm: gives the stream back if a consumer will take one, and pushes all
+    /// consumers.
     fn visit(&mut self, node: NodeId, held: Option<u32>) {
         // A consumer takes a stream from a node without one only if it needs one itself.
         let takers = if held.is_some() { &self.contributes } else { &self.needs };
@@ -106,7 +106,7 @@ impl<'a> Queue<'a> {
         }
         for push in pushes {
             let id = if takers[push.target.index()] { self.free.take() } else { NONE };
-            // The graph's output is visited last: its entries only keep their ids from others.
+            // The graph's output is visited last. Its entries only withhold their ids from other nodes.
             if let Some(pushed) = self.pushed.get_mut(push.target.index()) {
                 self.entries[self.links.into.range(push.target.0).start + *pushed as usize] = id;
                 *pushed += 1;
@@ -115,7 +115,7 @@ impl<'a> Queue<'a> {
     }
 }
 
-/// All ids from 0, less those that were taken and not given back.
+/// All ids from 0 on, except those that are taken.
 #[derive(Default)]
 struct FreeIds {
     given_back: BinaryHeap<Reverse<u32>>,
@@ -140,8 +140,8 @@ struct Push {
     target: NodeId,
 }
 
-/// Returns the out-edges of each node in the order in which their consumers are pushed: by output, then in
-/// the order of the edges, the graph's output as the last consumer of each; order-only edges belong to no
+/// Returns the out-edges of each node in the order in which its consumers are pushed: by output, then in the
+/// order of the edges. The graph's output is the last consumer of each output. Order-only edges belong to no
 /// output and come last.
 fn pushes(shape: &Shape, outputs: &[(NodeId, u32)]) -> Rows<Push> {
     let target = NodeId(shape.nodes().len() as u32);

@@ -1,8 +1,8 @@
-//! How a plan runs over many items: what the end of a phase lets begin, and what goes from item to item.
+//! How a plan runs over many items: the phases that begin at the end of a phase, and the data between items.
 //!
-//! A run has iterations, and item k is in iteration k modulo their number. Each phase of an iteration has a
-//! gate. It counts down what the phase waits for, and the last arrival begins the phase. So every rule is an
-//! arrow: the end of one phase of item k arrives at the gate of another phase of item k + shift.
+//! A run has iterations. Item k is in iteration k modulo their number. Each phase of an iteration has a gate.
+//! It counts the arrivals that the phase waits for, and the last arrival begins the phase. So every rule is
+//! an arrow: the end of one phase of item k arrives at the gate of another phase of item k + shift.
 //!
 //! ```text
 //!  rule                                        arrow                    shift
@@ -18,12 +18,12 @@
 //! ```
 //!
 //! A phase of kernels can end twice: when it is *queued* on its device, and when it is *reached*. Kernels
-//! that follow wait for the first end only (`queued.rs`).
+//! that follow it wait only for the first end (`queued.rs`).
 //!
-//! An item gets an iteration only when the item before it there is over, and its results were taken. A gate
-//! begins anew with the last arrival, before the phase begins. An arrival for the next item in the iteration
-//! never comes earlier: each arrow starts at a phase that comes after the beginning of the gate's own phase,
-//! through the iteration's reuse, through the order of the phase, or through the arrow back from a reader.
+//! An item gets an iteration only after the previous item in it ended and its results were taken. A gate is
+//! reset at its last arrival, before the phase begins. An arrival for the next item in the iteration never
+//! comes before that reset: each arrow starts at a phase that comes after the beginning of the gate's own
+//! phase, by the reuse of the iteration, by the order of the phase, or by the arrow back from a reader.
 
 use std::sync::Arc;
 
@@ -33,63 +33,62 @@ use crate::graph::{Between, Edge, Fill, Graph, ItemEdge, Kept, Maker, NodeId, St
 use crate::name::Name;
 use crate::value::Cells;
 
-/// How a plan runs over many items.
+/// The rules by which a plan runs over many items.
 #[derive(Clone)]
 pub(crate) struct Pipelining {
-    /// The number of iterations: the most items in flight.
+    /// The number of iterations, which is the maximum number of items in flight.
     pub(crate) slots: u32,
     pub(crate) phases: Vec<PhaseRule>,
     /// The phases whose gates count the arrival of an item.
     pub(crate) begun_by_source: Vec<u32>,
     pub(crate) feeds: Vec<Feed>,
     pub(crate) inits: Vec<Init>,
-    /// The phases that no later one of their item waits for: with the last of them the item ends.
+    /// The number of phases that no later phase of their item waits for. The item ends with the last of them.
     pub(crate) last_phases: u32,
-    /// The values that are dropped at the end of each item: offsets in its memory.
+    /// The values that are dropped at the end of each item, by their offsets in its memory.
     pub(crate) dropped: Vec<(u32, &'static Transfer)>,
     /// Whether nodes wait for nodes of earlier items.
     pub(super) has_item_edges: bool,
-    /// The inputs that are results: they are dropped at the end of an item that has failed.
+    /// The inputs that are results. They are dropped at the end of a failed item.
     pub(crate) inputs_out: Vec<(u32, &'static Transfer)>,
 }
 
-/// What a phase waits for, and what its end does.
+/// The arrivals that a phase waits for, and the effects of its end.
 #[derive(Clone, Default)]
 pub(crate) struct PhaseRule {
     /// The number of arrivals at its gate.
     pub(crate) arrivals: u32,
-    /// Those that its submission brings come first. Of the others, those within the item come last.
+    /// The arrows. Those at its submission come first. Of the others, those within the item come last.
     pub(crate) arrows: Vec<Arrow>,
-    /// How many arrows come when the phase is queued on its device, if it is queued on one. The others come
-    /// with its end.
+    /// The number of arrows at the time when the phase is queued on its device. The others come at its end.
     pub(crate) queued_arrows: u32,
-    /// Whether a value of it is fed back.
+    /// Whether a value of the phase is fed back.
     pub(crate) has_feeds: bool,
-    /// Whether the phase is queued behind that of the item before: on the same lane.
+    /// Whether the phase is queued behind that of the item before, on the same lane.
     pub(crate) is_behind_itself: bool,
-    /// Whether a later phase of the item waits for its end. Then the item does not end with this one.
+    /// Whether a later phase of the item waits for its end, so that the item does not end with this phase.
     pub(crate) is_followed: bool,
 }
 
-/// What has come of a phase.
+/// The progress of a phase.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Passed {
     /// It is queued on its device.
     Queued,
-    /// Its device has done it.
+    /// Its device has done its work.
     Reached,
-    /// It has ended, and was not queued.
+    /// It has ended, and was not queued on a device.
     Ended,
 }
 
 impl PhaseRule {
-    /// Returns whether its end does anything but end its item.
+    /// Returns whether the end of the phase has effects other than the end of its item.
     #[inline]
     pub(crate) fn leads_on(&self) -> bool {
         self.has_feeds || !self.arrows.is_empty()
     }
 
-    /// Returns the arrows that come then.
+    /// Returns the arrows at that time.
     #[inline]
     pub(crate) fn arrows_of(&self, passed: Passed) -> &[Arrow] {
         let (queued, others) = self.arrows.split_at(self.queued_arrows as usize);
@@ -100,7 +99,7 @@ impl PhaseRule {
         }
     }
 
-    /// Returns whether the values that are fed back are copied then.
+    /// Returns whether the values that are fed back are copied at that time.
     #[inline]
     pub(crate) fn feeds_on(&self, passed: Passed) -> bool {
         let not_then = if self.is_behind_itself { Passed::Reached } else { Passed::Queued };
@@ -108,11 +107,11 @@ impl PhaseRule {
     }
 }
 
-/// An arrival at the gate of a phase, of a later or an earlier item.
+/// An arrival at the gate of a phase of a later or an earlier item.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Arrow {
     pub(crate) phase: u32,
-    /// How many items later.
+    /// The number of items by which the other item is later.
     pub(crate) shift: i32,
 }
 
@@ -120,38 +119,38 @@ pub(crate) struct Arrow {
 #[derive(Clone)]
 pub(crate) struct Feed {
     pub(crate) phase: u32,
-    /// The node that makes it; none for an input.
+    /// The node that makes it. None for an input.
     pub(crate) node: Option<NodeId>,
     /// The offsets of the value and of the feedback.
     pub(crate) from: u32,
     pub(crate) to: u32,
     pub(crate) lag: u32,
-    /// The input of the graph that the feedback is.
+    /// The input of the graph for the feedback.
     pub(crate) input: u32,
     pub(crate) copy: fn(Cells<'_>, u32, Cells<'_>, u32),
 }
 
-/// What a state or a feedback begins with, in all iterations: a cell of a feedback is never empty.
+/// The first value of a state or a feedback, in all iterations: the cell of a feedback is never empty.
 #[derive(Clone)]
 pub(crate) struct Init {
     pub(crate) name: Name,
-    /// The input of the graph that it is.
+    /// The input of the graph for the state or feedback.
     pub(crate) input: u32,
     pub(crate) make: Arc<dyn Fn() -> Fill + Send + Sync>,
 }
 
-/// What a pipeline was asked for.
+/// The settings of a pipeline.
 #[derive(Clone, Copy)]
 pub(crate) struct Wanted {
     pub(crate) slots: u32,
-    /// Whether an item begins with the schedule iteration only.
+    /// Whether each item begins with a schedule iteration.
     pub(crate) is_lockstep: bool,
-    /// Whether every phase has the items in order.
+    /// Whether every phase works on the items in order.
     pub(crate) is_serial: bool,
 }
 
 impl Pipelining {
-    /// Returns how a plan without phases runs over items, at most `slots` at once, in any order.
+    /// Returns the rules for a plan without phases, over at most `slots` items at once, in any order.
     pub(crate) fn unordered(slots: u32) -> Self {
         let rule = PhaseRule { arrivals: 1, ..Default::default() };
         let (feeds, inits, dropped, inputs_out) = Default::default();
@@ -169,13 +168,13 @@ impl Pipelining {
         }
     }
 
-    /// Returns whether nothing follows the end of an item's only phase.
+    /// Returns whether no other effect follows the end of an item's only phase.
     pub(crate) fn is_plain(&self) -> bool {
         self.dropped.is_empty() && matches!(&*self.phases, [only] if !only.leads_on())
     }
 
-    /// Returns how a graph runs over items, with these phases, counted from 0. `queued` has the device of
-    /// each phase that is one segment.
+    /// Returns the rules for a graph with these phases, from 0 on. `queued` has the device of each phase that
+    /// is one segment.
     ///
     /// # Errors
     /// If an edge leads to an earlier phase, a feedback to a later one, or there are too few slots.
@@ -198,7 +197,7 @@ impl Pipelining {
         drawing.arrows.dedup();
         let (behind, mut others): (Vec<_>, Vec<_>) =
             drawing.arrows.iter().partition(|(from, arrow)| drawing.is_behind(queued, *from, *arrow));
-        // With an arrow within its item, another thread may end the item.
+        // With an arrow within its item, another thread may end the item. So such arrows come last.
         others.sort_by_key(|(_, arrow)| arrow.shift == 0);
         for (from, arrow) in behind {
             phases[from as usize].arrows.push(arrow);
@@ -219,8 +218,7 @@ impl Pipelining {
         Ok(Self { slots, phases, begun_by_source, feeds, inits, last_phases, dropped, inputs_out, has_item_edges })
     }
 
-    /// Returns how the same graph runs over items in a single phase. Feedback is from as many items before as
-    /// with phases.
+    /// Returns the rules for the same graph in a single phase. The lag of each feedback stays the same.
     pub(crate) fn merged(&self) -> Self {
         let has_order = self.phases.iter().zip(0..).any(|(rule, phase)| rule.arrows.contains(&Arrow { phase, shift: 1 }));
         let is_ordered = has_order || self.has_item_edges;
@@ -231,19 +229,19 @@ impl Pipelining {
         Self { phases: vec![rule], begun_by_source: vec![0], feeds, last_phases: 1, ..self.clone() }
     }
 
-    /// Returns whether items begin at different lanes of a device: those of a single phase, unless it is
-    /// queued behind that of the item before.
+    /// Returns whether items begin on different lanes of a device: those of a single phase do, unless the
+    /// phase is queued behind that of the item before.
     pub(crate) fn is_spread(&self) -> bool {
         matches!(&self.phases[..], [rule] if !rule.is_behind_itself)
     }
 
-    /// Returns whether phases wait for items behind theirs.
+    /// Returns whether phases wait for later items.
     pub(crate) fn waits_behind(&self) -> bool {
         self.phases.iter().flat_map(|rule| &rule.arrows).any(|arrow| arrow.shift < 0)
     }
 
-    /// Returns which arrivals, by phase and item, do not come because there are `items` and no more. Lockstep
-    /// waits for items behind.
+    /// Returns the arrivals, by phase and item, that do not come because there are only `items` items. In
+    /// lockstep, a phase waits for later items.
     pub(crate) fn missing_behind(&self, items: u64) -> impl Iterator<Item = (u32, u64)> {
         let arrows = self.phases.iter().flat_map(|rule| &rule.arrows).filter(|arrow| arrow.shift < 0);
         arrows.flat_map(move |arrow| {
@@ -252,9 +250,10 @@ impl Pipelining {
         })
     }
 
-    /// Returns how many arrivals the gate of a phase counts when an iteration is used for the first time.
-    /// Those from items before the first do not come. Those of the first items for items before the first
-    /// come here, one round of the iterations later. `shifts` are those of the [arrows to it](Self::shifts).
+    /// Returns the number of arrivals that the gate of a phase counts at the first use of an iteration.
+    /// Arrivals from items before the first do not come. Arrivals of the first items for items before the
+    /// first come here, one round of the iterations later. `shifts` are those of the [arrows to
+    /// it](Self::shifts).
     pub(crate) fn first_arrivals(&self, phase: u32, iteration: u32, shifts: &[i32]) -> u32 {
         let (iteration, slots) = (iteration as i32, self.slots as i32);
         let missing = shifts.iter().filter(|&&shift| shift > iteration).count() as u32;
@@ -271,14 +270,14 @@ impl Pipelining {
     }
 }
 
-/// Returns the values that stay until the end of an item, other than its results.
+/// Returns the values that stay until the end of an item, except its results.
 fn dropped(graph: &Graph) -> Vec<(u32, &'static Transfer)> {
     let is_between = |input| graph.between.iter().any(|between| between.input == input);
     let stays = |value: &&ValueInfo| match value.maker {
         Maker::Input(input) => !is_between(input) && value.kept != Some(Kept::Result),
         Maker::Node(_) => value.kept == Some(Kept::FedBack),
     };
-    // A value that needs no drop is just overwritten.
+    // A value that needs no drop is simply overwritten.
     let stays = |value: &&ValueInfo| stays(value) && (value.of.transfer.needs_drop || value.sharer.is_some());
     let staying = graph.values.iter().filter(stays).map(|value| (value.offset, value.of.transfer));
     let inner = graph.nested().into_iter().flat_map(|inner| inner.graph.left_behind());
@@ -291,14 +290,14 @@ fn inputs_out(graph: &Graph) -> Vec<(u32, &'static Transfer)> {
     graph.values.iter().filter(is_out).map(|value| (value.offset, value.of.transfer)).collect()
 }
 
-/// The arrows of a pipeline while they are drawn, each with the phase that it starts at.
+/// The arrows of a pipeline, each with the phase where it starts, while they are being collected.
 struct Drawing<'a> {
     graph: &'a Graph,
     phase_of: &'a [u32],
     wanted: Wanted,
     depth: u32,
     arrows: Vec<(u32, Arrow)>,
-    /// Whether each phase has the items in order.
+    /// Whether each phase works on the items in order.
     is_ordered: Vec<bool>,
 }
 
@@ -311,10 +310,10 @@ impl Drawing<'_> {
         self.arrows.push((from, Arrow { phase, shift }));
     }
 
-    /// Returns whether the work of a device that an arrow leads to is queued behind what it comes from:
-    /// behind an earlier phase of its item; or behind its own phase of the item before, which is on the same
-    /// lane. In lockstep it begins when the schedule iteration before has ended. A value for another phase of
-    /// a later item is not on the lane of its reader.
+    /// Returns whether an arrow is kept by the order of device queues, because its target is queued behind
+    /// its source. The source is an earlier phase of the same item, or the same phase of the item before, on
+    /// the same lane. In lockstep, the latter begins when the previous schedule iteration has ended. A value
+    /// for another phase of a later item is not on the lane of its reader.
     fn is_behind(&self, queued: &[Option<u32>], from: u32, Arrow { phase, shift }: Arrow) -> bool {
         let feeds_another = || self.arrows.iter().any(|&(other, arrow)| other == from && arrow.phase < from);
         let is_order = || from == phase && shift == 1 && !feeds_another();
@@ -349,7 +348,7 @@ impl Drawing<'_> {
         }
     }
 
-    /// Adds what feedback waits for. Returns what is copied at the ends of phases.
+    /// Adds the arrows of feedback. Returns the copies at the ends of phases.
     fn add_feedback(&mut self) -> Result<Vec<Feed>> {
         let mut feeds = Vec::new();
         for between in &self.graph.between {
@@ -357,7 +356,7 @@ impl Drawing<'_> {
             let from = from.ok_or_else(|| Kind::NotFed { name: between.name.clone() }.into())?;
             let (Some((reader, read)), value) = (self.reader(between)?, &self.graph.values[from as usize]) else { continue };
             let node = if let Maker::Node(node) = value.maker { Some(node) } else { None };
-            // An input is there in every phase.
+            // An input exists in every phase.
             let made = node.map_or(read, |node| self.phase(node));
             if made < read {
                 let maker = node.expect("an input is there in every phase");
@@ -371,7 +370,7 @@ impl Drawing<'_> {
                     format!("the feedback '{}' is from {lag} items before, so in_flight must be {lag} or more", between.name);
                 return Err(Kind::TooFewSlots { slots, why }.into());
             }
-            // A feed that fails repeats the one before, so the phase that feeds has the items in order.
+            // A failed feed repeats the previous value, so the phase that feeds works on the items in order.
             self.is_ordered[made as usize] = true;
             if made != read {
                 self.add(made, read, lag as i32);
@@ -383,7 +382,7 @@ impl Drawing<'_> {
         Ok(feeds)
     }
 
-    /// Returns the first reader of a feedback, and the phase of all readers.
+    /// Returns the first reader of a feedback, and the phase of all its readers.
     fn reader(&self, between: &Between) -> Result<Option<(NodeId, u32)>> {
         let readers = &self.graph.inputs[between.input as usize].readers;
         let Some(&first) = readers.first() else { return Ok(None) };
@@ -397,8 +396,8 @@ impl Drawing<'_> {
         }
     }
 
-    /// Returns the edges from item to item that need an arrow. Others lead to an item that begins when the
-    /// source's item is over.
+    /// Returns the edges from item to item that need an arrow. Other edges lead to an item that begins after
+    /// the source's item ended.
     fn item_edges(&self) -> Vec<ItemEdge> {
         self.graph.item_edges.iter().copied().filter(|edge| edge.items < self.wanted.slots).collect()
     }
@@ -422,7 +421,7 @@ impl Drawing<'_> {
         Ok(())
     }
 
-    /// Lets the phases that must have the items in order have them so.
+    /// Adds arrows for the phases that must work on the items in order.
     fn add_orders(&mut self) {
         for between in &self.graph.between {
             if let Stays::State { holder: Some(holder) } = between.is {
@@ -437,8 +436,8 @@ impl Drawing<'_> {
         }
     }
 
-    /// Lets each schedule iteration begin when the one before has ended: phase p of item k after phase q of
-    /// item k + p - q - 1.
+    /// Adds arrows by which each schedule iteration begins after the previous one ended: phase p of item k
+    /// after phase q of item k + p - q - 1.
     fn add_lockstep(&mut self) -> Result<()> {
         let (depth, slots) = (self.depth, self.wanted.slots);
         if slots < depth {
@@ -458,7 +457,7 @@ mod tests {
 
     const ELASTIC: Wanted = Wanted { slots: 5, is_lockstep: false, is_serial: false };
 
-    /// Three nodes in a row, of which the last is fed back to the first.
+    /// Three nodes in a row. The value of the last one is fed back to the first.
     fn circle() -> Graph {
         let mut g = Graph::new();
         let before = g.feedback("before", || 0);
@@ -470,7 +469,7 @@ mod tests {
         g
     }
 
-    /// Returns the arrows of phases, and whether each is followed by a later phase of its item.
+    /// Returns the arrows of phases, and whether a later phase of the item follows each.
     fn arrows(pipelining: &Pipelining) -> Vec<(Vec<(u32, i32)>, bool)> {
         let arrows = |rule: &PhaseRule| rule.arrows.iter().map(|arrow| (arrow.phase, arrow.shift)).collect();
         pipelining.phases.iter().map(|rule| (arrows(rule), rule.is_followed)).collect()
@@ -478,7 +477,7 @@ mod tests {
 
     #[test]
     fn the_arrows_within_an_item_come_last_and_lead_to_its_last_phases() {
-        // Seen to fail with arrows in the order of the phases that they lead to.
+        // Seen to fail with arrows in the order of their targets.
         let pipelining = Pipelining::new(&circle(), &[0, 1, 2], &[], ELASTIC).expect("the phases fit");
         let expected = [(vec![(2, 2), (1, 0)], true), (vec![(2, 0)], true), (vec![(0, 3), (2, 1)], false)];
         assert_eq!((arrows(&pipelining), pipelining.last_phases), (expected.to_vec(), 1));
@@ -486,7 +485,7 @@ mod tests {
 
     #[test]
     fn an_item_does_not_end_before_the_device_has_reached_all_its_phases() {
-        // Seen to fail with phases that count as followed when the next one is queued behind them.
+        // Seen to fail with phases that count as followed by a phase that is queued behind them.
         let mut g = Graph::new();
         let item = g.input::<u64>("item");
         let [a, b] = ["a", "b"].map(|name| g.task(name, &item, |x: &u64| *x));

@@ -1,5 +1,5 @@
-//! Policies, and their answers. Labels of streams are the policy's own. A schedule numbers the streams that
-//! are used, and keeps the labels for its text.
+//! Policies, and their answers. The labels of streams are chosen by the policy. A schedule numbers the used
+//! streams, and keeps the labels for its text.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,10 +13,10 @@ pub(super) const LABEL_MAX: u32 = 1 << 30;
 
 /// Chooses a device stream for each node. [`Graph::compile_with`](crate::Graph::compile_with) takes a policy.
 ///
-/// The shape has passed the checks of its graph: it has no circle, and all ids are valid. The answer must
+/// The shape has passed the checks of its graph: it has no cycle, and all ids are valid. The answer must
 /// depend on the shape only. Each `gpu` and `mixed` node needs a stream. A `cpu` node may have one; without
-/// one, the plan chooses a host stream. The policy need not care for waits: a plan keeps every edge, whatever
-/// the assignment.
+/// one, the plan chooses a host stream. The policy does not set waits: a plan keeps every edge for any
+/// assignment.
 ///
 /// # Examples
 /// ```
@@ -61,20 +61,20 @@ pub trait Policy {
     /// If the policy has no answer for this shape. [`Policy::refuse`] makes the error.
     fn assign(&self, shape: &Shape) -> Result<Assignment>;
 
-    /// Returns the error of a policy that has no answer; `fault` continues the sentence "policy 'name' ...".
+    /// Returns the error of a policy that has no answer. `fault` continues the sentence "policy 'name' ...".
     fn refuse(&self, fault: &str) -> Error {
         Kind::Policy { policy: self.name().to_owned(), node: None, fault: fault.to_owned() }.into()
     }
 }
 
-/// A policy's answer: the labels of each node's streams. A node may have none.
+/// A policy's answer: the labels of each node's streams. A node may have no stream.
 ///
-/// If nodes of several devices have the same label, that is a stream on each of the devices.
+/// The same label on nodes of several devices means one stream on each of the devices.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Assignment {
     /// The first stream of each node.
     streams: Vec<Option<u32>>,
-    /// All streams of the nodes that have several.
+    /// All streams of each node that has several.
     more: BTreeMap<NodeId, Vec<u32>>,
     order: Option<Vec<NodeId>>,
     remark: Option<String>,
@@ -86,8 +86,8 @@ impl Assignment {
         Self { streams: vec![None; shape.nodes().len()], more: BTreeMap::new(), order: None, remark: None }
     }
 
-    /// Puts `node` on the stream with this label. A node that spans several devices is put on the one of each
-    /// device.
+    /// Puts `node` on the stream with this label. A node that spans several devices is put on the stream with
+    /// this label on each device.
     ///
     /// # Panics
     /// If `node` is not a node of the assignment's shape.
@@ -95,7 +95,7 @@ impl Assignment {
         self.set_all(node, &[stream]);
     }
 
-    /// Puts `node` on these streams, one for each of its devices, in their order.
+    /// Puts `node` on these streams: one for each of its devices, in the same order.
     ///
     /// # Panics
     /// If `node` is not a node of the assignment's shape.
@@ -107,8 +107,8 @@ impl Assignment {
         }
     }
 
-    /// Sets the order in which nodes are issued, instead of [`Shape::topological_order`]. It must have each
-    /// node once, after all nodes that it depends on.
+    /// Sets the order in which nodes are issued, instead of [`Shape::topological_order`]. It must contain
+    /// each node once, after all of its predecessors.
     pub fn set_order(&mut self, order: Vec<NodeId>) {
         self.order = Some(order);
     }
@@ -124,7 +124,7 @@ impl Assignment {
     /// If `node` is not a node of the assignment's shape.
     pub fn of(&self, node: NodeId) -> impl ExactSizeIterator<Item = u32> + '_ {
         let first = self.streams[node.index()].as_slice();
-        // Most graphs have no node with several: then there is nothing to look up.
+        // Most graphs have no node with several streams. Then there is no lookup.
         let all = if self.more.is_empty() { None } else { self.more.get(&node) };
         all.map_or(first, Vec::as_slice).iter().copied()
     }
@@ -133,12 +133,12 @@ impl Assignment {
         self.streams[node.index()].is_some()
     }
 
-    /// Returns the label of the node's stream, if each node has one at most.
+    /// Returns the label of each node's stream, if no node has more than one.
     pub(super) fn singles(&self) -> Option<&[Option<u32>]> {
         self.more.is_empty().then_some(&self.streams)
     }
 
-    /// Gives the nodes of each phase streams of their own.
+    /// Gives the nodes of each phase their own streams.
     pub(super) fn split(&mut self, phases: &[u32]) {
         let pairs = |at: usize, labels: &[u32]| -> Vec<(u32, u32)> { labels.iter().map(|&label| (phases[at], label)).collect() };
         let first = self.streams.iter().enumerate().flat_map(|(at, label)| pairs(at, label.as_slice()));
@@ -164,9 +164,9 @@ impl Assignment {
     }
 }
 
-/// Asks the policy, and checks its name and its answer. Returns both.
+/// Calls the policy, and checks its name and its answer. Returns both.
 ///
-/// A policy is foreign code: if it panics, that is an error of the policy and not the end of the caller.
+/// A policy is user code: a panic in it becomes an error of the policy.
 pub(super) fn ask(policy: &dyn Policy, shape: &Shape) -> Result<(String, Assignment)> {
     let name = guard("?", || policy.name().to_owned())?;
     let assignment = guard(&name, || policy.assign(shape))??;
@@ -177,15 +177,15 @@ pub(super) fn ask(policy: &dyn Policy, shape: &Shape) -> Result<(String, Assignm
 }
 
 fn guard<T>(name: &str, question: impl FnOnce() -> T) -> Result<T> {
-    // Unwind safety: what the panic may have left half done is inside the policy, and it is not asked again
-    // here.
+    // Unwind safety: only the policy's own data may be half changed by the panic, and this function does not
+    // call it again.
     catch_unwind(AssertUnwindSafe(question)).map_err(|panic| {
         let fault = format!("panicked: {}", panic_message(panic));
         Kind::Policy { policy: name.to_owned(), node: None, fault }.into()
     })
 }
 
-/// Returns the fault, and the node that it is about.
+/// Returns the fault of an answer, and its node.
 fn fault_of(assignment: &Assignment, shape: &Shape) -> Option<(Option<Name>, String)> {
     let (given, nodes) = (assignment.streams.len(), shape.nodes().len());
     if given != nodes {

@@ -1,5 +1,5 @@
-//! The programs that become code: those of a schedule, or for devices with queues the same with each segment
-//! drawn together into one node, alone in a program of its own.
+//! The programs that become code. They are the programs of a schedule. For devices with queues, each segment
+//! is merged into one node, alone in its own program.
 
 use super::segments::Segments;
 use super::{NONE, Point, Schedule, Step};
@@ -7,13 +7,13 @@ use crate::graph::{NodeId, Rows};
 
 pub(super) struct Programs<'a> {
     schedule: &'a Schedule,
-    /// The programs after the segments were drawn together, each with its stream of the schedule.
+    /// The programs with merged segments, each with its stream of the schedule. None if there are no
+    /// segments.
     drawn: Option<(Rows<Step>, Vec<u32>)>,
 }
 
 impl<'a> Programs<'a> {
-    /// Draws each segment together: the first of its nodes stands for all. Without segments, the programs are
-    /// the schedule's own.
+    /// Merges each segment into its first node. Without segments, the programs are those of the schedule.
     pub(super) fn new(schedule: &'a Schedule, segments: Option<&Segments>) -> Self {
         let drawn = segments.map(|segments| {
             let mut drawing = Drawing { schedule, segments, programs: Vec::new(), place_of: vec![None; segments.of.len()] };
@@ -31,7 +31,7 @@ impl<'a> Programs<'a> {
         self.drawn.as_ref().map_or_else(|| self.schedule.steps(program), |(steps, _)| steps.row(program))
     }
 
-    /// Returns the stream of the schedule that a program is part of.
+    /// Returns the stream of the schedule to which a program belongs.
     pub(super) fn stream(&self, program: u32) -> u32 {
         self.drawn.as_ref().map_or(program, |(_, streams)| streams[program as usize])
     }
@@ -40,24 +40,24 @@ impl<'a> Programs<'a> {
 struct Drawing<'a> {
     schedule: &'a Schedule,
     segments: &'a Segments,
-    /// For each program its stream and its nodes: a segment's first, or nodes of the host that follow each
-    /// other.
+    /// For each program its stream and its nodes: the first node of a segment, or consecutive nodes of the
+    /// host.
     programs: Vec<(u32, Vec<Stop>)>,
-    /// The program of each node that stands there, and its place among the program's.
+    /// The program of each remaining node, and its place in the program.
     place_of: Vec<Option<(u32, u32)>>,
 }
 
 struct Stop {
     node: NodeId,
-    /// What it waits for, by the nodes that stand for it.
+    /// The nodes that it waits for. A node of a segment is represented by the segment's first node.
     waits: Vec<NodeId>,
     releases: Vec<NodeId>,
-    /// Whether another program waits for it, and then as which record of its own.
+    /// The number of its record in its program, if another program waits for it, or else [`NONE`].
     record: u32,
 }
 
 impl Drawing<'_> {
-    /// Makes the programs: one for each segment, and one for each piece of a stream between segments.
+    /// Makes the programs: one for each segment, and one for each part of a stream between segments.
     fn split(&mut self) {
         for stream in 0..self.schedule.streams() {
             let mut is_open = false;
@@ -106,8 +106,8 @@ impl Drawing<'_> {
         before.filter(|source| self.segments.of[source.index()] != segment).map(|&source| self.segments.lead(source)).collect()
     }
 
-    /// Waits for what is before it on its own stream only where that is a segment: else both are of one
-    /// program.
+    /// Returns the waits of a node of the host. It waits for the node before it on its own stream only if
+    /// that node is in a segment. Otherwise both are in one program.
     fn waits_of_host(&self, node: NodeId) -> Vec<NodeId> {
         let is_own = |source: NodeId| {
             self.segments.of[source.index()] == NONE && self.schedule.stream_of(source) == self.schedule.stream_of(node)

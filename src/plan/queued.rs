@@ -1,24 +1,24 @@
-//! The phases of a pipeline that are one segment on a device. Their work is queued behind that of other such
-//! phases without a visit to the host: a phase of an item behind the same phase of the item before, on the
-//! same lane, and behind the earlier phases that it reads, by their events.
+//! The phases of a pipeline that are one segment on a device. The work of such a phase is queued without a
+//! wait on the host: behind the same phase of the previous item, on the same lane, and behind the earlier
+//! phases that it reads, by events.
 
 use super::segments::Segments;
 use super::{NONE, Schedule, StreamKind};
 use crate::graph::NodeId;
 
-/// Which phases of a pipeline are queued, and which wait for which.
+/// The phases of a pipeline that are queued, and the waits between them.
 #[derive(Default)]
 pub(super) struct Queued {
-    /// For each phase that is one segment its device.
+    /// For each phase that is one segment, its device.
     pub(super) devices: Vec<Option<u32>>,
-    /// Each phase with a later one on the same device that reads it.
+    /// Each phase with a later phase on the same device that reads it.
     behind: Vec<(u32, u32)>,
-    /// For each phase the event that those wait for, or [`NONE`].
+    /// For each phase the event that its readers wait for, or [`NONE`].
     events: Vec<u32>,
 }
 
 impl Queued {
-    /// Events are numbered from `next_event` on.
+    /// Finds the queued phases. Their events are numbered from `next_event` on.
     pub(super) fn new(schedule: &Schedule, segments: Option<&Segments>, next_event: u32) -> Self {
         let (Some(phases), Some(segments)) = (schedule.phases(), segments) else { return Self::default() };
         let depth = phases.iter().max().map_or(0, |last| last + 1);

@@ -1,5 +1,5 @@
-//! `Ranked`: chains along the longest way to the end, gathered by command. NNC's static schedule, with a
-//! limit that balances.
+//! `Ranked`: chains along the longest path to the end, gathered by command. It is NNC's static schedule with
+//! a limit of streams that balances their load.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -12,29 +12,29 @@ use super::{Assignment, EXACT_NODES_MAX, NONE, Policy, needs};
 use crate::error::Result;
 use crate::graph::{Links, NodeId, NodeShape, Shape};
 
-/// How many nodes are tried to continue a chain in a graph of more than [`EXACT_NODES_MAX`].
+/// The most nodes that are tried to continue a chain, in a graph of more than [`EXACT_NODES_MAX`] nodes.
 const TRIES_MAX: usize = 16;
 
-/// Lays a stream along the longest way to the end of the graph, and the next from the first node that is
-/// left. A stream is taken up again by nodes that come after its last one, first by those whose command it
-/// has run: a stream owns its execution context and workspace. From NNC's static schedule.
+/// Lays the first stream along the longest path to the end of the graph. The next stream begins at the first
+/// node that remains. A node continues the stream of a tail that precedes it, and prefers a stream that has
+/// run its command: a stream owns its execution context and workspace. From NNC's static schedule.
 ///
 /// Two nodes share a stream only if one depends on the other, unless there is a limit. With
-/// [`Ranked::max_streams`] a node that finds no stream joins the one that is free first, by `cost_us` (NNC's
-/// rule would be the least loaded). Then chains go on only to nodes whose inputs are placed, so no stream
-/// waits for later work of others. The limit does not change a graph that needs no more streams.
+/// [`Ranked::max_streams`], a node without a free stream joins the stream that is free first, by `cost_us`
+/// (NNC's rule would be the least loaded). Then chains continue only to nodes whose inputs are placed, so no
+/// stream waits for later work of another. The limit does not change a graph that needs no more streams.
 ///
 /// This is the default policy: [`Graph::compile`](crate::graph::Graph::compile) uses it without a limit.
 ///
-/// Nodes that span several devices get a stream on each. O(n + m), with a bounded search per node above 4,096
-/// nodes, where a stream may be one too many; times the limit, where it is reached.
+/// Nodes that span several devices get a stream on each. O(n + m), times the limit where it is reached. Above
+/// 4,096 nodes there is one bounded search per node, and the plan may have more streams than needed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Ranked {
     max_streams: Option<u32>,
 }
 
 impl Ranked {
-    /// Sets the most streams to use, on all devices together. Without it there is no limit.
+    /// Sets the most streams to use, on all devices together. The default is no limit.
     pub fn max_streams(self, max_streams: u32) -> Self {
         Self { max_streams: Some(max_streams) }
     }
@@ -53,7 +53,7 @@ impl Policy for Ranked {
             return Err(self.refuse("has no streams: give it at least one"));
         }
         if !needs.contains(&true) {
-            // Nothing to place, and no reason to issue the graph in another order than its own.
+            // No node needs a stream, so there is no reason to change the graph's own order.
             return Ok(Assignment::none(shape));
         }
         let ground = Ground::new(shape, &links, &order, &needs);
@@ -79,14 +79,14 @@ impl Policy for Ranked {
     }
 }
 
-/// What is known of the graph before any stream is laid.
+/// Facts about the graph, computed before any stream is laid.
 struct Ground<'a> {
     shape: &'a Shape,
     links: &'a Links,
     order: &'a [NodeId],
     needs: &'a [bool],
     ranks: Vec<u32>,
-    /// The number of each node's command, if others have it too.
+    /// The number of each node's command, if other nodes have it too.
     commands: Vec<Option<u32>>,
     devices: Devices<'a>,
 }
@@ -103,10 +103,10 @@ impl<'a> Ground<'a> {
     }
 }
 
-/// Returns, for each node, the number of its command; none where no other node has it, for then it is never
-/// looked for.
+/// Returns the number of each node's command. None if no other node has the command, because then no lookup
+/// needs it.
 fn shared_commands(shape: &Shape) -> Vec<Option<u32>> {
-    // Names differ, so without a command there is nothing to share.
+    // Names are unique, so without commands no two nodes share one.
     if shape.nodes().iter().all(|node| node.command.is_none()) {
         return vec![None; shape.nodes().len()];
     }
@@ -121,11 +121,11 @@ fn shared_commands(shape: &Shape) -> Vec<Option<u32>> {
 
 struct Stream {
     device: u32,
-    /// The last node laid.
+    /// The last node on the stream.
     tail: NodeId,
     /// The summed cost of its nodes.
     load_us: f64,
-    /// When its last node ends.
+    /// The time when its last node ends.
     free_us: f64,
 }
 
@@ -133,18 +133,18 @@ struct Layer<'a> {
     ground: &'a Ground<'a>,
     max_streams: u32,
     streams: Vec<Stream>,
-    /// The commands that each stream has run.
+    /// The commands that each stream has run, as (stream, command).
     commands_run: HashSet<(u32, u32)>,
-    /// The stream of each node on its first device, and on the others it spans.
+    /// The stream of each node on its first device, and its streams on other devices.
     first: Vec<u32>,
     further: HashMap<(NodeId, u32), u32>,
     ancestors: Ancestors,
-    /// The nodes that follow the one whose chain goes on.
+    /// The successors of the node at the end of the current chain.
     is_target: Marks,
-    /// Whether a node may be the last of a stream: most that a search meets are not.
+    /// Whether a node may be the last of a stream. Most nodes that a search visits are not.
     is_tail: Vec<bool>,
-    /// With a limit: for each node the edges from nodes that have no place yet, when it ends, and the devices
-    /// without a stream.
+    /// Only with a limit, for each node: the number of edges from unplaced nodes, the time of its end, and
+    /// the number of its devices without a stream.
     missing: Vec<u32>,
     ends_us: Vec<f64>,
     devices_left: HashSet<u32>,
@@ -189,7 +189,7 @@ impl<'a> Layer<'a> {
         }
     }
 
-    /// Returns the stream of `node` on `device`, if it is laid there.
+    /// Returns the stream of `node` on `device`, if it has one.
     fn stream_on(&self, node: NodeId, device: u32) -> Option<u32> {
         let stream = match self.ground.devices.of(node) {
             [first, ..] if *first == device => self.first[node.index()],
@@ -220,8 +220,8 @@ impl<'a> Layer<'a> {
         free_first.expect("each device has a stream, one is reserved for it").1
     }
 
-    /// Returns the first stream of `device` whose tail precedes `node`, rather one that has run the node's
-    /// command.
+    /// Returns the first stream of `device` whose tail precedes `node`. Prefers a stream that has run the
+    /// node's command.
     fn recycled(&mut self, node: NodeId, device: u32) -> Option<u32> {
         let mut best: Option<(bool, u32)> = None;
         let mut ancestors = std::mem::replace(&mut self.ancestors, Ancestors::new(0));
@@ -239,10 +239,10 @@ impl<'a> Layer<'a> {
         best.map(|(_, stream)| stream)
     }
 
-    /// Lays `stream` from `node` along the highest rank.
+    /// Extends `stream` from `node` along the highest rank.
     fn lay(&mut self, node: NodeId, device: u32, stream: u32) {
         let before = self.streams[stream as usize].tail;
-        // One that spans several devices may still be the last of another stream.
+        // A node that spans several devices may still be the last of another stream.
         self.is_tail[before.index()] &= self.ground.devices.of(before).len() > 1;
         let mut tail = node;
         self.put(tail, device, stream);
@@ -277,7 +277,7 @@ impl<'a> Layer<'a> {
         }
     }
 
-    /// Notes when `node` ends, now that it has its place.
+    /// Records when `node` ends, once it is placed.
     fn settle(&mut self, node: NodeId, end_us: f64) {
         if self.is_limited() {
             let on_host_us = self.ready_us(node) + self.ground.shape.nodes()[node.index()].cost_us;
@@ -286,18 +286,18 @@ impl<'a> Layer<'a> {
         }
     }
 
-    /// When all that `node` needs has ended.
+    /// Returns the time when all inputs of `node` are ready.
     fn ready_us(&self, node: NodeId) -> f64 {
         self.ground.links.into.of(node).iter().map(|source| self.ends_us[source.index()]).fold(0.0, f64::max)
     }
 
-    /// Returns the node that continues the chain behind `node`: of those that nothing else stands between,
-    /// the one of the highest rank, among equals one whose command the stream has run.
+    /// Returns the node that continues the chain after `node`: a successor that no longer path reaches. Of
+    /// these it returns the one of the highest rank, and among equals one whose command the stream has run.
     fn next_after(&mut self, node: NodeId, device: u32, stream: u32) -> Option<NodeId> {
         let mut candidates: Vec<NodeId> = self.candidates(node, device).collect();
-        // Stable: the first among equals stays the first.
+        // The sort is stable, so the first among equals stays first.
         candidates.sort_by_cached_key(|next| (std::cmp::Reverse(self.ground.ranks[next.index()]), !self.has_run(stream, *next)));
-        // Nothing can stand between a node and the highest in rank of all that follow it.
+        // No longer path leads to the highest-ranked of all successors.
         let highest = self.ground.links.out.of(node).iter().map(|target| self.ground.ranks[target.index()]).max();
         let is_highest = |next: &NodeId| Some(self.ground.ranks[next.index()]) == highest;
         if candidates.first().is_some_and(is_highest) {
@@ -319,8 +319,8 @@ impl<'a> Layer<'a> {
         })
     }
 
-    /// Whether another target of `source`, all of which are in `is_target`, precedes `target`: then the edge
-    /// between them says nothing.
+    /// Returns whether another target of `source` precedes `target`: then the edge between them adds no
+    /// order. All targets of `source` are in `is_target`.
     fn is_bypassed(&mut self, source: NodeId, target: NodeId) -> bool {
         let (ground, is_target, mut is_bypassed) = (self.ground, &self.is_target, false);
         self.ancestors.search(ground.links, target, |between| match is_target.contains(between) {
@@ -328,7 +328,7 @@ impl<'a> Layer<'a> {
                 is_bypassed = true;
                 ControlFlow::Break(())
             }
-            // What follows the source has a lower rank.
+            // Nodes after the source have a lower rank.
             false => ControlFlow::Continue(ground.ranks[between.index()] < ground.ranks[source.index()]),
         });
         is_bypassed

@@ -1,26 +1,26 @@
-//! `ReadySet`: a stream for each run of dependent device work, handed on through any number of nodes.
+//! `ReadySet`: a stream for each run of dependent device work. Any number of nodes can hand a stream on.
 
 use super::stream_set::{StreamSet, Uses};
 use super::{Assignment, Policy, Ranked, needs};
 use crate::error::Result;
 use crate::graph::{Links, NodeId, Shape, kahn_order};
 
-/// Gives independent nodes streams of their own. Every node knows which streams are free after it: its own,
-/// and those that its producers knew of and no node has used since; a consumer takes the lowest of them. What
-/// DALI released as Executor 2.0.
+/// Gives independent nodes their own streams. Each node has a set of the streams that are free after it: its
+/// own, and those in the sets of its producers that no node has used since. A consumer takes the lowest of
+/// them. This is the algorithm that DALI released as Executor 2.0.
 ///
-/// Two nodes share a stream only if one depends on the other, and numbers have no gaps. Unlike
-/// [`PerOperator`](crate::policy::PerOperator) a stream is not lost when a node has no consumer for it at
-/// once. `cpu` nodes that read GPU memory get a stream; other `cpu` nodes may pass one on and keep none.
+/// Two nodes share a stream only if one depends on the other, and numbers have no gaps. Unlike in
+/// [`PerOperator`](crate::policy::PerOperator), a stream is not lost when a node has no consumer for it at
+/// once. `cpu` nodes that read GPU memory get a stream. Other `cpu` nodes may pass a stream on and keep none.
 ///
-/// O((n + m) log n) as long as the producers of a node know of mostly the same free streams: their sets share
-/// what they have in common. On a wavefront they do not, and the cost of a node grows with its width. Where
-/// this takes more than 130 million looks at entries, about two seconds (a wavefront of 400,000 nodes), the
-/// streams are those of [`Ranked`], and the plan says so.
+/// O((n + m) log n) as long as the producers of a node have mostly the same free streams: their sets share
+/// the common part. On a wavefront they do not, and the cost of a node grows with the width. After 130
+/// million steps over entries, about two seconds (a wavefront of 400,000 nodes), the policy gives up and uses
+/// the streams of [`Ranked`], and the plan says so.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReadySet;
 
-/// How many entries of sets are looked at for one graph: about two seconds.
+/// The most steps over entries of sets for one graph: about two seconds.
 const STEPS_MAX: u64 = 1 << 27;
 
 impl Policy for ReadySet {
@@ -38,7 +38,7 @@ impl Policy for ReadySet {
     }
 }
 
-/// Returns the assignment, unless that takes more than `steps_max` looks at entries.
+/// Returns the assignment. None if it takes more than `steps_max` steps over entries.
 fn assign_within(shape: &Shape, steps_max: u64) -> Option<Assignment> {
     let links = Links::new(shape);
     let order = kahn_order(&links);
@@ -73,8 +73,8 @@ struct Streams<'a> {
 }
 
 impl Streams<'_> {
-    /// Gives `node` the lowest stream that is free after one of its producers, or a new one if there is none
-    /// and it `needs` one.
+    /// Gives `node` the lowest stream that is free after one of its producers. If there is none and the node
+    /// `needs` one, gives it a new stream.
     fn take(&mut self, node: NodeId, needs: bool) -> Option<u32> {
         let producers = self.links.into.of(node).iter().map(|producer| &self.ready[producer.index()]);
         let free = producers.clone().filter_map(|ready| ready.first(&self.uses)).min();
@@ -101,8 +101,8 @@ mod tests {
 
     #[test]
     fn it_gives_up_where_its_sets_grow_too_large() {
-        // A wavefront: both producers of a node know of streams that the other does not. Seen to fail with a
-        // limit that is not looked at.
+        // A wavefront: each of two producers of a node has streams that the other does not have. Seen to fail
+        // with a limit that is not checked.
         let (side, mut shape) = (40, Shape::new());
         let ids: Vec<NodeId> = (0..side * side).map(|node| shape.node(node.to_string(), Backend::Gpu)).collect();
         for (node, &id) in ids.iter().enumerate() {

@@ -4,7 +4,7 @@ use super::programs::Programs;
 use super::{Point, Step};
 use crate::graph::{NodeId, Rows};
 
-/// For each program the nodes of its records.
+/// The nodes of each program's records.
 pub(super) struct Records(Rows<NodeId>);
 
 impl Records {

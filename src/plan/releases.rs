@@ -1,25 +1,26 @@
-//! Where values die: for each node, the last reader on every stream that reads it.
+//! The last reader of each node's value, on every stream that reads it.
 
 use super::parts::Numbers;
 use crate::graph::{Links, NodeId, Rows, Shape};
 
-/// The values that a node is the last to read, and how many streams must release each.
+/// For each node, the values that it is the last to read, and the number of streams that must release each
+/// value.
 pub(super) struct Releases {
-    /// For each node, the number of streams that read it; 0 for outputs, which are not released.
+    /// For each node, the number of streams that read its value. 0 for an output, which is not released.
     pub(super) counts: Vec<u32>,
-    /// For each part of a reader, the nodes whose values its stream no longer needs after it.
+    /// For each part of a reader, the nodes whose values its stream does not read any more after it.
     pub(super) after: Rows<NodeId>,
 }
 
-/// Finds the last data consumer of each node on every stream that has one; `stream_of` names the streams of
-/// the nodes' parts, which are numbered in issue order. O(n + m).
+/// Finds the last reader of each node's value on every stream that reads it. `stream_of` has the stream of
+/// each part. Parts are numbered in issue order. O(n + m).
 pub(super) fn after_last_readers(shape: &Shape, links: &Links, numbers: &Numbers, stream_of: &[u32], streams: usize) -> Releases {
     let mut is_output = vec![false; links.nodes()];
     shape.outputs().iter().for_each(|&(node, _)| is_output[node.index()] = true);
     let mut counts = vec![0u32; links.nodes()];
     let mut pairs: Vec<(NodeId, NodeId)> = Vec::with_capacity(links.nodes());
-    // For each stream the index in `pairs` of the last reader found there: of this node if it is `first` or
-    // above.
+    // For each stream, the index in `pairs` of its last reader. It belongs to the current node if it is
+    // `first` or higher.
     let mut last = vec![usize::MAX; streams];
     for node in links.ids().filter(|node| !is_output[node.index()]) {
         let first = pairs.len();

@@ -1,5 +1,5 @@
-//! What a run over items must keep, as edges of the unrolled pipeline. They come from the graph and from what
-//! was asked for, and not from the arrows that shall keep them.
+//! The orders that a run over items must keep, as edges of the unrolled pipeline. They are derived from the
+//! graph and the settings, not from the arrows that must keep them.
 //!
 //! ```text
 //!  rule                                            edges
@@ -16,15 +16,14 @@
 //! ```
 //! R is the number of slots. The value of a feedback is copied at the end of its maker's phase.
 //!
-//! The last rule, and the counts of all gates, prove that a gate opens with the arrivals for its item, and
-//! with no others.
+//! The last rule, and the counts of all gates, prove that exactly the arrivals for an item open a gate.
 
 use super::arrivals::Arrivals;
 use super::unrolled::{Ids, OverItems};
 use crate::graph::{ItemEdge, Maker, NodeId, Shape, Stays};
 
 impl OverItems<'_> {
-    /// Adds the edges to a shape that has those within items.
+    /// Adds these edges to a shape that has the edges within items.
     pub(super) fn add_rules(&self, shape: &mut Shape, ids: Ids, arrivals: &Arrivals<'_>) {
         let mut rules = Rules { over: self, shape, ids };
         rules.add_between();
@@ -44,14 +43,14 @@ struct Rules<'a> {
 }
 
 impl Rules<'_> {
-    /// Adds an edge from something of each item to something of a later one.
+    /// Adds an edge from a node or mark of each item to one of a later item.
     fn add(&mut self, later: u32, source: impl Fn(u32) -> NodeId, target: impl Fn(u32) -> NodeId) {
         for item in 0..self.ids.items.saturating_sub(later) {
             self.shape.order(source(item), target(item + later));
         }
     }
 
-    /// Adds what states and feedback ask for.
+    /// Adds the edges for states and feedback.
     fn add_between(&mut self) {
         let (graph, ids, slots) = (self.over.graph, self.ids, self.over.pipelining.slots);
         for between in &graph.between {
@@ -64,7 +63,7 @@ impl Rules<'_> {
                     let readers = &graph.inputs[between.input as usize].readers;
                     let (Some(from), Some(&first)) = (from, readers.first()) else { continue };
                     let maker = if let Maker::Node(maker) = graph.values[from as usize].maker { Some(maker) } else { None };
-                    // An input is there in every phase.
+                    // An input exists in every phase.
                     let made = maker.unwrap_or(first);
                     let phase_of = |node: NodeId| self.over.phase_of[node.index()];
                     let lag = 1 + phase_of(made) - phase_of(first);
@@ -89,7 +88,7 @@ impl Rules<'_> {
         }
     }
 
-    /// Orders everything of an item between its begin and its result, and before the next item of its slot.
+    /// Orders all nodes of an item after its begin, before its result, and before the next item of its slot.
     fn add_slot(&mut self, item: u32) {
         let (ids, slots) = (self.ids, self.over.pipelining.slots);
         for node in (0..ids.nodes).map(NodeId) {
@@ -105,7 +104,7 @@ impl Rules<'_> {
         }
     }
 
-    /// Adds what the settings ask for.
+    /// Adds the edges for the settings.
     fn add_beat(&mut self, item: u32) {
         let (ids, wanted) = (self.ids, self.over.wanted);
         for phase in 0..ids.depth {
@@ -113,14 +112,14 @@ impl Rules<'_> {
                 self.shape.order(ids.end(item - 1, phase), ids.begin(item, phase));
             }
             for other in (0..ids.depth).filter(|_| wanted.is_lockstep) {
-                // The schedule iteration before that of this phase and item.
+                // The previous schedule iteration.
                 let before = (item + phase).checked_sub(other + 1).filter(|&before| before < ids.items);
                 before.into_iter().for_each(|before| self.shape.order(ids.end(before, other), ids.begin(item, phase)));
             }
         }
     }
 
-    /// Lets no arrival come before its gate has begun anew.
+    /// Adds edges so that no arrival comes before the reset of its gate.
     fn add_gates(&mut self, item: u32, arrivals: &Arrivals<'_>) {
         let Some(before) = item.checked_sub(self.over.pipelining.slots) else { return };
         for phase in 0..self.ids.depth {
@@ -141,7 +140,7 @@ mod tests {
     const SLOTS: u32 = 5;
     const ELASTIC: Wanted = Wanted { slots: SLOTS, is_lockstep: false, is_serial: false };
 
-    /// Three phases: a, then b with a state, then c, which is fed back to a.
+    /// Three phases: a, then b with a state, then c, whose value is fed back to a.
     fn circle() -> Graph {
         let mut g = Graph::new();
         let (before, mut sum) = (g.feedback("before", || 0), g.state("sum", || 0));
@@ -153,7 +152,7 @@ mod tests {
         g
     }
 
-    /// Two phases: a reads what b makes two items before, and nothing else orders them.
+    /// Two phases: a reads the value that b makes two items before, and no other edge orders them.
     fn apart() -> Graph {
         let mut g = Graph::new();
         let before = g.feedback("before", || 0);
@@ -165,7 +164,7 @@ mod tests {
         g
     }
 
-    /// Two phases that nothing orders.
+    /// Two phases without an edge between them.
     fn free() -> Graph {
         let mut g = Graph::new();
         ["a", "b"].into_iter().for_each(|name| {
@@ -175,7 +174,7 @@ mod tests {
         g
     }
 
-    /// Verifies a graph of a phase for each node, after a change of what its run does.
+    /// Verifies a graph with one phase per node, after a change of the rules of its run.
     fn verify(graph: &Graph, wanted: Wanted, change: impl FnOnce(&mut Pipelining)) -> String {
         let phase_of: Vec<u32> = (0..graph.shape().nodes().len() as u32).collect();
         let mut pipelining = Pipelining::new(graph, &phase_of, &[], wanted).expect("the phases fit");
@@ -186,7 +185,7 @@ mod tests {
         over.verify(2 * SLOTS + 3).map_or_else(|error| error.to_string(), |()| "right".into())
     }
 
-    /// Leaves an arrow out.
+    /// Removes an arrow.
     fn without(from: u32, phase: u32, shift: i32) -> impl FnOnce(&mut Pipelining) {
         move |pipelining| {
             let arrows = &mut pipelining.phases[from as usize].arrows;
@@ -200,7 +199,7 @@ mod tests {
         format!("nothing orders node '{later}' after '{earlier}', which it depends on: its stream needs a wait")
     }
 
-    // The tests of this file are those of the checks themselves: each change of a run must be seen.
+    // The tests of this file test the checks: each change of a run must be found.
 
     #[test]
     fn an_arrow_that_is_left_out_is_missed() {

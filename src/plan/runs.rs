@@ -1,5 +1,5 @@
-//! What a schedule's programs say, run by run: a node on one of its streams, and what comes directly before
-//! it.
+//! The programs of a schedule as a list of runs. A run is a node on one of its streams, with its direct
+//! predecessors.
 
 use super::Schedule;
 use crate::graph::NodeId;
@@ -14,7 +14,7 @@ pub(crate) struct Run {
 /// All runs of a schedule, in issue order.
 pub(crate) struct Runs<'a> {
     pub(crate) all: Vec<Run>,
-    /// For each run the one before it on its stream.
+    /// For each run, the run before it on its stream.
     pub(crate) before: Vec<Option<usize>>,
     schedule: &'a Schedule,
 }
@@ -28,12 +28,12 @@ impl<'a> Runs<'a> {
         Self { all, before, schedule }
     }
 
-    /// Returns the runs that the stream of a run waits for. Runs are numbered as the parts of nodes are.
+    /// Returns the runs that the stream of a run waits for. Runs have the numbers of the nodes' parts.
     pub(crate) fn waits(&self, run: usize) -> impl Iterator<Item = usize> + use<'a> {
         self.schedule.waits.row(run as u32).iter().map(|part| part.index())
     }
 
-    /// Returns what comes directly before a run.
+    /// Returns the runs directly before a run.
     pub(crate) fn before(&self, run: usize) -> impl Iterator<Item = usize> + use<'a> {
         self.before[run].into_iter().chain(self.waits(run))
     }

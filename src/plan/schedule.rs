@@ -1,4 +1,5 @@
-//! A schedule: one program of steps for each stream. Immutable; what changes while it runs belongs to a run.
+//! A schedule: one program of steps for each stream. It is immutable. The state that changes belongs to a
+//! run.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -19,10 +20,10 @@ use crate::graph::{Links, NodeId, Role, Rows, Shape, kahn_order};
 /// The most edges one graph may have.
 const EDGES_MAX: usize = 1 << 30;
 
-/// The kind of a stream: a device or the host runs its program.
+/// The kind of a stream: a device stream, or a chain of host work.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum StreamKind {
-    /// A stream of the device with this ordinal, asked for by the policy.
+    /// A stream, chosen by the policy, of the device with this ordinal.
     Device(u32),
     /// A chain of host work.
     Host,
@@ -30,17 +31,17 @@ pub enum StreamKind {
 
 /// A graph's shape compiled by a policy: a program for each stream, with its nodes in order, and its waits.
 ///
-/// Streams are numbered without gaps: first those that the policy used, by label, then those of the host. For
-/// each edge the target comes after the source, on the same stream or by waits. No wait is redundant, but in
+/// Streams are numbered without gaps: first those that the policy used, by label, then those of the host. The
+/// target of each edge comes after the source, on the same stream or by waits. No wait is redundant. In
 /// graphs of more than 4,096 nodes a few may be, because the search for them is bounded. Compiling is
 /// near-linear and does not recurse.
 ///
-/// A node that reads only the shape and type of a value that a `gpu` or `mixed` node makes does not wait for
-/// it. It only comes later in the order in which nodes are issued. Metadata-only edges from `cpu` nodes are
-/// kept like all others.
+/// A node that reads only the shape and type of a value of a `gpu` or `mixed` node does not wait for that
+/// value. It only comes later in the issue order. Metadata-only edges from `cpu` nodes are kept like all
+/// others.
 ///
-/// A node that spans several devices is run by a stream of each. Each of these waits for all inputs of the
-/// node. A node that reads it on one device waits for the stream of that device.
+/// A node that spans several devices runs on a stream of each device. Each of these streams waits for all
+/// inputs of the node. A reader on one of the devices waits for the stream of that device.
 ///
 /// # Examples
 /// ```
@@ -77,15 +78,15 @@ pub struct Schedule {
     order: Vec<NodeId>,
     predecessors: Rows<NodeId>,
     streams: Streams,
-    /// By part of a node, what it waits for: parts.
+    /// For each part of a node, the parts that it waits for.
     pub(super) waits: Rows<NodeId>,
     pub(super) releases: Releases,
     /// The program of each stream.
     programs: Rows<Step>,
     records: usize,
-    /// The schedules of all inner graphs.
+    /// The schedules of all inner graphs, at any depth.
     pub(super) inner: Vec<InnerSchedule>,
-    /// How long loops and branches take.
+    /// The duration of each loop and branch.
     pub(super) controls_us: HashMap<NodeId, Takes>,
 }
 
@@ -100,7 +101,7 @@ impl Schedule {
         let links = Links::new(&shape);
         let order = assignment.take_order().unwrap_or_else(|| kahn_order(&links));
         let in_phases = phases.as_ref().map(|phases| {
-            // Phases of different items run side by side, so no stream has nodes of two.
+            // Phases of different items run at the same time, so no stream has nodes of two phases.
             assignment.split(phases);
             links_in_phases(&shape, phases)
         });
@@ -141,8 +142,8 @@ impl Schedule {
         })
     }
 
-    /// Returns the schedule in which each node is only on the first of its streams, if that is not this one:
-    /// a host runs a node once, wherever its work goes.
+    /// Returns the schedule in which each node is only on the first of its streams. None if this is that
+    /// schedule. A host runs a node once, whichever devices it spans.
     pub(super) fn on_first_streams(&self) -> Result<Option<Self>> {
         if self.streams.more.is_empty() {
             return Ok(None);
@@ -158,7 +159,7 @@ impl Schedule {
         &self.shape
     }
 
-    /// Returns the phase of each node, counted from 0, in a pipeline.
+    /// Returns the phase of each node, from 0 on, in a pipeline.
     pub(crate) fn phases(&self) -> Option<&[u32]> {
         self.phases.as_deref()
     }
@@ -195,15 +196,15 @@ impl Schedule {
         self.streams.labels.get(stream as usize).copied().unwrap_or_else(host)
     }
 
-    /// Returns the id of a stream, which differs from those of all others: the label of a device stream; the
-    /// ids of host streams come after the last label.
+    /// Returns the unique id of a stream: the label of a device stream. The ids of host streams come after
+    /// the last label.
     pub fn id(&self, stream: u32) -> u32 {
         let behind = || self.streams.labels.last().map_or(0, |last| last + 1);
         self.label(stream).saturating_add(if self.kind(stream) == StreamKind::Host { behind() } else { 0 })
     }
 
-    /// Returns the name of `stream`, as in the plan's text and in errors. It is `host 0` for a host chain,
-    /// and `stream 0` for a stream of the policy, with its device if that is not device 0.
+    /// Returns the name of `stream`, as in the plan's text and in errors: `host 0` for a host stream, `stream
+    /// 0` for a stream of the policy. The name of a stream that is not on device 0 contains its device.
     pub fn stream_name(&self, stream: u32) -> String {
         match self.kind(stream) {
             StreamKind::Device(0) => format!("stream {}", self.label(stream)),
@@ -220,28 +221,27 @@ impl Schedule {
         self.programs.row(stream)
     }
 
-    /// Returns the stream that runs `node`, the first if there are several.
+    /// Returns the stream that runs `node`. If there are several, returns the first.
     ///
     /// # Panics
-    /// If the node is not of this schedule's shape. `streams_of`, `predecessors` and `releases_of` panic,
-    /// too.
+    /// If the node is not in this schedule's shape. `streams_of`, `predecessors` and `releases_of` panic too.
     pub fn stream_of(&self, node: NodeId) -> u32 {
         self.streams.of[node.index()]
     }
 
-    /// Returns the streams that run `node`: one, or one for each device that it spans.
+    /// Returns the streams that run `node`: one, or one for each device that the node spans.
     pub fn streams_of(&self, node: NodeId) -> impl Iterator<Item = u32> + '_ {
         self.streams.all_of(node)
     }
 
-    /// Returns the sources of all edges into `node`, in the order of the edges. The source of two edges is in
-    /// the list twice.
+    /// Returns the sources of all edges into `node`, in the order of the edges. The source of two edges is
+    /// listed twice.
     pub fn predecessors(&self, node: NodeId) -> &[NodeId] {
         self.predecessors.of(node)
     }
 
-    /// Returns the number of [`Step::Release`] steps of `node`: one on each stream that reads it. It is 0 if
-    /// no node reads it, or if it is an output.
+    /// Returns the number of [`Step::Release`] steps of `node`: one on each stream that reads it. Returns 0
+    /// for an output, and for a node without readers.
     pub fn releases_of(&self, node: NodeId) -> u32 {
         self.releases.counts[node.index()]
     }
@@ -263,12 +263,12 @@ impl Schedule {
     }
 }
 
-/// How long a loop or a branch takes.
+/// The duration of a loop or a branch.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Takes {
-    /// With its inner graphs as they are scheduled.
+    /// With its inner graphs as scheduled.
     pub(super) spans_us: f64,
-    /// At least, with any schedule of its inner graphs.
+    /// A lower bound for any schedule of its inner graphs.
     pub(super) path_us: f64,
 }
 
@@ -282,13 +282,13 @@ impl InnerSchedule {
         self.0.node
     }
 
-    /// Returns which of its inner graphs this is.
+    /// Returns the role of the inner graph.
     pub fn role(&self) -> Role {
         self.0.role
     }
 
-    /// Returns the place of the schedule of the graph around in [`Schedule::inner`], or None if that is the
-    /// outermost one.
+    /// Returns the place in [`Schedule::inner`] of the schedule of the graph around. None if that is the
+    /// outermost graph.
     pub fn around(&self) -> Option<usize> {
         self.0.around.map(|around| around as usize)
     }

@@ -1,13 +1,14 @@
-//! Segments: the nodes of one device that are submitted as one, because no host stands between them.
+//! Segments: nodes of one device that are submitted as one unit, because they do not need the host in
+//! between.
 //!
 //! ```text
 //! a (gpu) ─▶ b (gpu) ─▶ h (host) ─▶ d (gpu)        segments {a, b, c} and {d}: no node waits for the host without need,
 //!     └────▶ c (gpu) ─────────────────▲            and no way leaves a segment and comes back
 //! ```
-//! Two nodes may share a segment if the same nodes of the host, and of other devices, come before both: then
-//! neither waits longer than it would alone. What comes before a node is a set; sets are numbered as they
-//! appear, by what they are made of (hash consing), so that all this is linear. A node that a host waits for
-//! ends its segment, with what comes before it there.
+//! Two nodes may share a segment if they have the same predecessors on the host and on other devices: then
+//! neither waits longer than it would alone. These predecessors are a set. Sets are numbered as they appear,
+//! by their parts (hash consing), so the search is linear. If the host waits for a node, the segment ends
+//! with this node and its predecessors in the segment.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,25 +17,25 @@ use super::runs::Runs;
 use super::{NONE, Schedule, StreamKind};
 use crate::graph::{NodeId, Rows};
 
-/// The most nodes of a segment: its values live until it is submitted.
+/// The most nodes of a segment. Its values live until it is submitted.
 const MEMBERS_MAX: usize = 256;
 
-/// Which nodes are submitted together.
+/// The nodes that are submitted together.
 pub(super) struct Segments {
     /// The segment of each node, or [`NONE`].
     pub(super) of: Vec<u32>,
-    /// The nodes of each segment, in issue order, first by first.
+    /// The nodes of each segment, in issue order. Segments are ordered by their first nodes.
     members: Rows<NodeId>,
-    /// What comes right before each node on its stream, and what it waits for.
+    /// For each node, the node before it on its stream, and the nodes that it waits for.
     pub(super) before: Rows<NodeId>,
-    /// The values that the stream of each node no longer needs after it.
+    /// For each node, the values that its stream does not read any more after it.
     pub(super) releases: Rows<NodeId>,
 }
 
-/// What makes nodes of one device wait: a set that is known already, or a node elsewhere.
+/// A part of a set of predecessors: a known set, or a node of the host or another device.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Cause {
-    /// A device, in a phase.
+    /// A device, and a phase.
     On(u32, u32),
     Set(u32),
     Elsewhere(NodeId),
@@ -65,7 +66,7 @@ impl Segments {
         self.members.row(segment)
     }
 
-    /// Returns the node that stands for this one: the first of its segment.
+    /// Returns the node that represents this one: the first node of its segment.
     pub(super) fn lead(&self, node: NodeId) -> NodeId {
         match self.of[node.index()] {
             NONE => node,
@@ -74,8 +75,8 @@ impl Segments {
     }
 }
 
-/// Returns for each node what comes before it, on its stream and through waits, and what is released behind
-/// it. Each node is on one stream.
+/// Returns for each node the nodes before it, on its stream and by waits, and the releases after it. Each
+/// node is on one stream.
 fn around(schedule: &Schedule) -> (Rows<NodeId>, Rows<NodeId>) {
     let runs = Runs::new(schedule);
     let node = |run: usize| runs.all[run].node;
@@ -91,19 +92,19 @@ struct Search<'a> {
     schedule: &'a Schedule,
     facts: &'a [Facts],
     before: &'a Rows<NodeId>,
-    /// Whether a node of the host, or of another device, waits for the end of this one.
+    /// Whether a node of the host, or of another device, waits for the end of this node.
     is_awaited_elsewhere: Vec<bool>,
-    /// What must be done elsewhere before each node.
+    /// For each node, the set of its predecessors on the host and on other devices.
     set_of: Vec<u32>,
     sets: HashMap<Vec<Cause>, u32>,
-    /// For each set the nodes that are in no segment yet, in issue order.
+    /// For each set, its nodes that have no segment yet, in issue order.
     open: BTreeMap<u32, Vec<NodeId>>,
     of: Vec<u32>,
     members: Rows<NodeId>,
 }
 
 impl Search<'_> {
-    /// The device of a node whose body enqueues.
+    /// Returns the device of a node whose body only enqueues.
     fn device(&self, node: NodeId) -> Option<u32> {
         let kind = || match self.schedule.kind(self.schedule.stream_of(node)) {
             StreamKind::Device(device) => device,
@@ -134,7 +135,7 @@ impl Search<'_> {
         }
     }
 
-    /// Returns the number of the set of what must be done elsewhere before this node.
+    /// Returns the number of the set of this node's predecessors on the host and on other devices.
     fn set(&mut self, node: NodeId, device: u32) -> u32 {
         let cause = |&before: &NodeId| match self.device(before) == Some(device) {
             true => Cause::Set(self.set_of[before.index()]),
@@ -152,7 +153,7 @@ impl Search<'_> {
         *self.sets.entry(causes).or_insert(next)
     }
 
-    /// Makes a segment of a node and all that comes before it and is in none yet.
+    /// Makes a segment of a node and its predecessors that have the same set and no segment yet.
     fn close_up_to(&mut self, node: NodeId) {
         let set = self.set_of[node.index()];
         let open = self.open.get_mut(&set).expect("the node is open");
@@ -193,7 +194,7 @@ mod tests {
         Facts { is_async: false, is_control: false, is_queued: true, is_shared: false, is_taken: false, is_in_place: true };
     const HOST: Facts = Facts { is_queued: false, ..QUEUED };
 
-    /// Returns segments by the names of their nodes, for nodes whose names do not begin with `h`.
+    /// Returns segments by the names of their nodes. The names of host nodes begin with `h`.
     fn segments(edges: &[(&str, &str)], policy: &dyn Policy) -> BTreeSet<Vec<String>> {
         let mut shape = Shape::new();
         let mut nodes: BTreeMap<&str, NodeId> = BTreeMap::new();
@@ -228,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_node_with_fewer_waits_is_submitted_earlier() {
-        // Seen to fail with one set for all.
+        // Seen to fail with one set for all nodes.
         let two_inputs = [("h1", "a"), ("h2", "b"), ("a", "c"), ("b", "c"), ("h1", "a2"), ("a2", "c")];
         assert_eq!(segments(&two_inputs, &PerOperator), sets(&[&["a", "a2"], &["b"], &["c"]]));
     }
@@ -240,7 +241,7 @@ mod tests {
         assert_eq!(segments(&early, &PerOperator), sets(&[&["a", "d1"], &["b", "c"]]));
     }
 
-    /// What is wrong with the segments of a random graph, seen without anything that the search knows.
+    /// Checks the segments of a random graph with none of the data of the search.
     fn check(shape: &Shape, facts: &[Facts], policy: &dyn Policy) {
         let schedule = shape.schedule_with(policy).expect("it is a valid graph");
         let found = Segments::new(&schedule, facts);
@@ -257,7 +258,7 @@ mod tests {
         assert_no_circle(&schedule, &found);
     }
 
-    /// For each node the nodes of the host before it, however far.
+    /// Returns for each node all host nodes that precede it, directly or indirectly.
     fn elsewhere(schedule: &Schedule, facts: &[Facts], before: &Rows<NodeId>) -> Vec<BTreeSet<NodeId>> {
         let mut sets = vec![BTreeSet::new(); facts.len()];
         for &node in schedule.order() {
@@ -271,7 +272,7 @@ mod tests {
         sets
     }
 
-    /// Puts the units in order, one after the other.
+    /// Checks that the segments and other nodes can be ordered one after the other.
     fn assert_no_circle(schedule: &Schedule, found: &Segments) {
         let unit = |node: NodeId| found.lead(node);
         let edges: BTreeSet<(NodeId, NodeId)> = schedule
@@ -299,8 +300,8 @@ mod tests {
 
     #[test]
     fn segments_of_random_graphs_wait_for_the_same_and_never_in_a_circle() {
-        // Seen to fail (as a circle) with all open nodes in one segment whenever one is awaited elsewhere,
-        // and with sets that leave out nodes elsewhere.
+        // Seen to fail (with a cycle) with all open nodes in one segment whenever another device or the host
+        // waits for one of them, and with sets that leave out nodes elsewhere.
         for seed in 1..=200_u64 {
             let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let mut dice = move |sides: u64| {

@@ -7,7 +7,7 @@ use crate::graph::Shape;
 
 /// Puts every node that needs a stream on stream 0. From DALI's Executor 2.0.
 ///
-/// The device does one thing at a time, and nothing ever waits between two of its nodes. O(n + m).
+/// The device does one node's work at a time, and no node waits for another stream. O(n + m).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Single;
 

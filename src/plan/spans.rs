@@ -1,5 +1,5 @@
-//! When nodes run: spans on the lanes of a schedule, from its costs, a simulation or a real run. And what
-//! takes the time.
+//! The times when nodes run: spans on the streams of a schedule, from its costs, a simulation or a real run.
+//! Also the critical path.
 
 use std::collections::HashMap;
 
@@ -9,10 +9,10 @@ use super::schedule::Takes;
 use super::{Schedule, StreamKind};
 use crate::graph::{COST_US_MAX, NODES_MAX, NodeId, Role};
 
-/// The latest end of a span that is shown: the most that all nodes of the largest graph may cost.
+/// The latest end of a span that is drawn: the largest total cost of all nodes of the largest graph.
 const END_US_MAX: f64 = COST_US_MAX * NODES_MAX as f64;
 
-/// When one node ran on one stream. Times are in microseconds from the start.
+/// The time in which one node ran on one stream. Times are in microseconds from the start.
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct Span {
@@ -20,29 +20,29 @@ pub struct Span {
     pub node: NodeId,
     /// The stream of the schedule.
     pub stream: u32,
-    /// When it began.
+    /// The time when the node began.
     pub start_us: f64,
-    /// When it was done.
+    /// The time when the node ended.
     pub end_us: f64,
 }
 
 impl Span {
-    /// Returns when a node ran on a stream, in microseconds.
+    /// Returns a span, with times in microseconds.
     pub fn new(node: NodeId, stream: u32, start_us: f64, end_us: f64) -> Self {
         Self { node, stream, start_us, end_us }
     }
 
-    /// Returns, in microseconds, when the last of these spans ends; NaN counts as 0.
+    /// Returns the latest end of these spans, in microseconds. NaN counts as 0.
     pub fn makespan_us(spans: &[Self]) -> f64 {
         spans.iter().map(|span| span.end_us).fold(0.0, f64::max)
     }
 }
 
 impl Schedule {
-    /// Finds out how long loops and branches take, from the inside out.
+    /// Computes the duration of loops and branches, inner before outer.
     pub(super) fn time_controls(&mut self) {
         let mut takes: Vec<Takes> = vec![Takes::default(); self.inner.len()];
-        // The inner graphs of each control, which stand side by side.
+        // The inner graphs of a control are consecutive.
         for at in (0..self.inner.len()).rev() {
             let inner = self.inner[at].schedule();
             takes[at] = Takes { spans_us: Span::makespan_us(&inner.spans()), path_us: inner.critical_path_us() };
@@ -59,7 +59,7 @@ impl Schedule {
             let of = |role| of.get(&role).copied().unwrap_or_default();
             let schedule = around.map_or(&*self, |around| self.inner[around].schedule());
             let Some(control) = schedule.shape().nodes()[node.index()].control.clone() else { continue };
-            // Bounded by the largest cost of a node: nested loops could exceed the range of an `f64`.
+            // The bound is the largest cost of a node: nested loops could exceed the range of an `f64`.
             let takes_us = |us: fn(&Takes) -> f64| control.takes_us(|role| us(&of(role))).min(COST_US_MAX);
             let (spans_us, path_us) = (takes_us(|takes| takes.spans_us), takes_us(|takes| takes.path_us));
             let controls_us = match around {
@@ -70,10 +70,10 @@ impl Schedule {
         }
     }
 
-    /// Returns when each node runs if each takes its `cost_us` and nothing else costs time: streams hold up
-    /// what stands behind in them, and devices run any number of streams at once. A loop or a branch takes
-    /// what its inner graphs take, at most 10^12 µs. In issue order; a node on several streams has a span on
-    /// each.
+    /// Returns the span of each node if a node takes its `cost_us`, and nothing else takes time. A stream
+    /// delays the nodes behind the current one, and a device runs any number of streams at once. A loop or a
+    /// branch takes as long as its inner graphs, at most 10^12 µs. The spans are in issue order. A node on
+    /// several streams has a span on each.
     pub fn spans(&self) -> Vec<Span> {
         let runs = Runs::new(self);
         let mut spans: Vec<Span> = Vec::with_capacity(runs.all.len());
@@ -85,8 +85,8 @@ impl Schedule {
         spans
     }
 
-    /// Returns the cost of the dearest path through the graph, in microseconds: no schedule takes less. A
-    /// loop or a branch counts at most 10^12.
+    /// Returns the cost of the most expensive path through the graph, in microseconds. It is a lower bound
+    /// for any schedule. A loop or a branch counts at most 10^12 µs.
     pub fn critical_path_us(&self) -> f64 {
         self.dearest_path_us(|node| self.controls_us.get(&node).map_or_else(|| self.cost_us(node), |takes| takes.path_us))
     }
@@ -95,7 +95,7 @@ impl Schedule {
         self.controls_us.get(&node).map_or_else(|| self.cost_us(node), |takes| takes.spans_us)
     }
 
-    /// A branch without arms takes no time.
+    /// Returns the cost of a node. A branch without arms takes no time.
     fn cost_us(&self, node: NodeId) -> f64 {
         let node = &self.shape().nodes()[node.index()];
         if node.control.is_some() { 0.0 } else { node.cost_us }
@@ -114,8 +114,7 @@ impl Schedule {
         longest
     }
 
-    /// Returns the spans that can be shown: those of nodes on the streams that run them, with times in range
-    /// and in order.
+    /// Returns the spans that can be drawn: those of nodes on the streams that run them, with valid times.
     pub(super) fn shown<'a>(&self, spans: &'a [Span]) -> impl Iterator<Item = &'a Span> + Clone {
         let nodes = self.shape().nodes().len();
         spans.iter().filter(move |span| {
@@ -124,9 +123,8 @@ impl Schedule {
         })
     }
 
-    /// Returns how much of the time until the last of these spans ends the policy's streams were busy, from 0
-    /// to 1; those of the host, if there are no others. Spans that [`Schedule::to_svg`] leaves out do not
-    /// count.
+    /// Returns how much of the makespan of these spans the policy's streams were busy, from 0 to 1. Without
+    /// such streams, the host streams count. Spans that [`Schedule::to_svg`] leaves out do not count.
     pub fn utilisation(&self, spans: &[Span]) -> f64 {
         let is_device = |stream: u32| self.kind(stream) != StreamKind::Host;
         let has_device = (0..self.streams()).any(is_device);
@@ -138,10 +136,10 @@ impl Schedule {
     }
 }
 
-/// What held up the end: for each run, by its place among the runs, whether it is one of the chain that did.
+/// Returns for each run, by its number, whether it is on the critical path.
 ///
-/// From the run that ended last it goes back to the one that ended last of those directly before it, and so
-/// on.
+/// The path starts at the run that ended last. It continues with the direct predecessor that ended last, and
+/// so on.
 pub(super) fn on_critical_path(runs: &Runs<'_>, spans: &[Option<Span>]) -> Vec<bool> {
     let mut is_on = vec![false; runs.all.len()];
     let end_us = |run: usize| spans[run].map_or(f64::NEG_INFINITY, |span| span.end_us);

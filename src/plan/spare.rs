@@ -1,8 +1,8 @@
-//! What finished runs of a plan leave to the next ones.
+//! The memory that finished runs of a plan leave for later runs.
 
 use std::any::Any;
 use std::sync::Arc;
-// Not that of `sync`: plans of models are made outside of the model.
+// Not the one of `sync`: plans for models are made outside of the model.
 use std::sync::OnceLock;
 
 #[cfg(not(anabranch_loom))]
@@ -15,19 +15,19 @@ const KEPT_MAX: usize = 16;
 
 type Block = Arc<dyn Any + Send + Sync>;
 
-/// Blocks of memory; only runs know their type. The list is made for the first block.
+/// Blocks of memory. Only runs know their type. The first block makes the list.
 #[derive(Default)]
 pub(crate) struct Spare(OnceLock<TryLock<Vec<Block>>>);
 
 impl Spare {
-    /// Takes a block, unless there is none, or another thread has the list. In a child that was forked
-    /// meanwhile, that thread does not exist.
+    /// Takes a block. Returns None if there is no block, or if another thread holds the lock. In a forked
+    /// child, the thread that held the lock at the fork does not exist.
     #[inline]
     pub(crate) fn take(&self) -> Option<Block> {
         self.0.get()?.try_with(Vec::pop)?
     }
 
-    /// Keeps a block. Drops it if there are enough, or another thread has the list.
+    /// Keeps a block. Drops it if there are enough, or if another thread holds the lock.
     pub(crate) fn put(&self, block: Block) {
         let mut block = Some(block);
         self.0.get_or_init(|| TryLock::new(Vec::with_capacity(KEPT_MAX))).try_with(|kept| {
@@ -38,7 +38,8 @@ impl Spare {
     }
 }
 
-/// Loom does not know the order of std's `OnceLock`, and so finds the making of a word and its use unordered.
+/// Loom does not know the order that std's `OnceLock` guarantees. So it would find that the first use of a
+/// value is not ordered after its initialisation.
 #[cfg(anabranch_loom)]
 mod in_models {
     use crate::sync::Mutex;

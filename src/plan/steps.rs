@@ -1,16 +1,16 @@
-//! The steps of a schedule's programs, and how they are written down.
+//! The steps of a schedule's programs, and how the programs are made.
 
 use super::parts::Numbers;
 use super::releases::Releases;
 use crate::graph::{NodeId, Rows};
 
-/// A place on a stream's timeline. Point 0 of every stream is always reached; records count from 1.
+/// A point in a stream's order of work. Point 0 of every stream is always reached. Records count from 1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
 pub struct Point {
     /// The stream, by the number of its program.
     pub stream: u32,
-    /// Which record of the stream.
+    /// The number of the record on the stream.
     pub seq: u32,
 }
 
@@ -24,22 +24,22 @@ impl Point {
 /// One step of a program.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Step {
-    /// Goes on once another stream has reached the point.
+    /// Waits until another stream has reached the point.
     Wait(Point),
     /// Runs the node.
     Run(NodeId),
-    /// Says that this stream has reached the point.
+    /// Records that this stream has reached the point.
     Record(Point),
-    /// This stream no longer reads the values of the node. They can go with the last of
-    /// [`Schedule::releases_of`](crate::plan::Schedule::releases_of) releases.
+    /// Marks the end of this stream's reads of the node's value. The value can be dropped after the last of
+    /// its [`Schedule::releases_of`](crate::plan::Schedule::releases_of) releases.
     Release(NodeId),
 }
 
 /// Returns the program of each stream, and the number of records. The steps of each part of a node go to its
 /// stream's program, in issue order: waits, run, record, releases. The record comes before the releases, so
-/// that freeing a large value delays no other stream.
+/// that the drop of a large value delays no other stream.
 ///
-/// A point is recorded right after its node, and a node is issued after everything it waits for. So every
+/// A point is recorded right after its node, and a node is issued after the nodes that it waits for. So every
 /// wait comes after its record.
 pub(super) fn programs(
     stream_of: &[u32],

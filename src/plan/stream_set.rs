@@ -1,19 +1,19 @@
-//! Sets of streams that share what they have in common: a union costs what its sides differ in, and what is
-//! no longer good leaves all sets at once. Big-endian Patricia trees (Okasaki and Gill, "Fast mergeable
+//! Sets of streams that share their common parts. A union costs as much as the two sides differ, and a stale
+//! entry leaves all sets at once. They are big-endian Patricia trees (Okasaki and Gill, "Fast mergeable
 //! integer maps", 1998).
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// How often each stream was used, and how many entries were looked at to find out.
+/// The number of uses of each stream, and the number of entries that were visited in lookups.
 #[derive(Default)]
 pub(super) struct Uses {
     pub(super) counts: Vec<u32>,
     pub(super) steps: Cell<u64>,
 }
 
-/// Streams, each with the number of its uses when it was put in. An entry is current while its stream has no
-/// more uses than that.
+/// A set of streams, each with the number of its uses when it was added. An entry is current while its stream
+/// has no more uses than that, and stale afterwards.
 #[derive(Clone, Default)]
 pub(super) struct StreamSet(RefCell<Option<Rc<Tree>>>);
 
@@ -22,7 +22,8 @@ struct Tree {
     prefix: u32,
     bit: u32,
     uses: u32,
-    /// The sides on which the bit is clear and set. Emptied when all that they hold is found to be stale.
+    /// The subtrees with the bit clear and with the bit set. Emptied once all entries in them are found to be
+    /// stale.
     sides: [StreamSet; 2],
 }
 
@@ -40,7 +41,7 @@ impl StreamSet {
         self.0.borrow().clone()
     }
 
-    /// Returns the tree, unless it is a stale entry: that leaves the set.
+    /// Returns the tree. None if it is a stale entry, which then leaves the set.
     fn fresh(&self, uses: &Uses) -> Option<Rc<Tree>> {
         let tree = self.tree()?;
         uses.steps.set(uses.steps.get() + 1);
@@ -51,8 +52,8 @@ impl StreamSet {
         Some(tree)
     }
 
-    /// Returns the lowest stream whose entry is current, `uses` being the uses so far. What is found to be
-    /// stale on the way leaves this set, and all that share it.
+    /// Returns the lowest stream with a current entry. `uses` has the uses so far. Stale entries on the way
+    /// leave this set and all sets that share them.
     pub(super) fn first(&self, uses: &Uses) -> Option<u32> {
         let tree = self.fresh(uses)?;
         let found = match tree.bit {
@@ -65,7 +66,7 @@ impl StreamSet {
         found
     }
 
-    /// Returns the entries of either set, without those that it finds to be stale on its way.
+    /// Returns the union of two sets, without the stale entries that are met on the way.
     pub(super) fn union(&self, other: &Self, uses: &Uses) -> Self {
         let (Some(a), Some(b)) = (self.fresh(uses), other.fresh(uses)) else {
             return if self.0.borrow().is_some() { self.clone() } else { other.clone() };
@@ -79,7 +80,7 @@ impl StreamSet {
             return join(outer, above.prefix, inner, below.prefix);
         }
         match (above.bit, below.bit) {
-            // Both are current, so they are equal.
+            // Both entries are current, so they are equal.
             (0, 0) => outer.clone(),
             (bit, other) if bit == other => {
                 let sides = [0, 1].map(|side| above.sides[side].union(&below.sides[side], uses));
@@ -107,8 +108,8 @@ impl Tree {
         self.sides.iter().zip(sides).all(|(own, side)| own.is_same(side))
     }
 
-    /// Returns this tree, which `set` holds, with other sides; itself if they are the same, so that it stays
-    /// shared; the other side if one is empty.
+    /// Returns this tree, which `set` holds, with other subtrees. If they are the same, returns `set`, so
+    /// that the tree stays shared. If one is empty, returns the other.
     fn with(&self, sides: [StreamSet; 2], set: &StreamSet) -> StreamSet {
         if let Some(empty) = sides.iter().position(|side| side.0.borrow().is_none()) {
             return sides[1 - empty].clone();
@@ -120,12 +121,12 @@ impl Tree {
     }
 }
 
-/// Returns `key` above `bit`.
+/// Returns the bits of `key` above `bit`.
 fn prefix_of(key: u32, bit: u32) -> u32 {
     if bit == 0 { key } else { key & !(bit | (bit - 1)) }
 }
 
-/// Returns the union of two sets whose keys differ above their bits.
+/// Returns the union of two sets whose keys differ above the bits of both.
 fn join(a: &StreamSet, a_prefix: u32, b: &StreamSet, b_prefix: u32) -> StreamSet {
     let bit = 1 << (31 - (a_prefix ^ b_prefix).leading_zeros());
     let sides = if a_prefix & bit == 0 { [a.clone(), b.clone()] } else { [b.clone(), a.clone()] };
@@ -137,8 +138,8 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    /// Seen to fail with stale entries kept, with `first` trying the high side first, and with a prefix that
-    /// keeps the bit.
+    /// Seen to fail with stale entries kept, with `first` that visits the high side first, and with a prefix
+    /// that keeps the bit.
     #[test]
     fn unions_are_those_of_maps() {
         let mut word = 11_u64;

@@ -1,5 +1,5 @@
-//! From a policy's labels to streams: which device each is on, and its number. Host chains for the nodes that
-//! got none.
+//! From a policy's labels to streams: the number and the device of each stream. Nodes without a label get
+//! host streams.
 
 use std::collections::HashMap;
 
@@ -13,13 +13,13 @@ use crate::graph::{Links, NodeId, Shape};
 pub(super) struct Streams {
     /// The number of each node's stream, the first if it has several.
     pub(super) of: Vec<u32>,
-    /// The further streams of nodes that have several, node after node.
+    /// The additional streams of nodes that have several, node after node.
     pub(super) more: Vec<(NodeId, u32)>,
-    /// The policy's labels of the streams it used, in order.
+    /// The labels that the policy used, in order.
     pub(super) labels: Vec<u32>,
-    /// The device of each of these.
+    /// The device of each label's stream.
     pub(super) devices: Vec<u32>,
-    /// How many there are, with the host's.
+    /// The number of streams, including those of the host.
     pub(super) count: usize,
 }
 
@@ -58,8 +58,8 @@ impl Streams {
         Self { of, more: Vec::new(), devices: vec![0; labels.len()], labels, count: 0 }
     }
 
-    /// A label on several devices is a stream on each: the first keeps it, the others get labels of their own
-    /// behind all others.
+    /// Makes a stream on each device for a label on several devices. The first device keeps the label. The
+    /// others get new labels after the last one.
     fn on_devices(shape: &Shape, links: &Links, assignment: &Assignment) -> Self {
         let devices = Devices::new(shape, links);
         let placed: Vec<(NodeId, u32, u32)> = shape.ids().flat_map(|node| places(node, assignment, &devices)).collect();
@@ -90,8 +90,8 @@ impl Streams {
     }
 }
 
-/// The devices of nodes: those that they span; of nodes that name none, that of the first node, in frontier
-/// order, that needs a stream. NNC puts these on the device of its first stream, which is the same.
+/// The devices of nodes. A node that names none is on the device of the first node, in frontier order, that
+/// needs a stream. NNC uses the device of its first stream, which is the same.
 pub(super) struct Devices<'a> {
     shape: &'a Shape,
     home: [u32; 1],
@@ -116,7 +116,7 @@ impl<'a> Devices<'a> {
     }
 }
 
-/// Returns the labels of a node's streams with their devices.
+/// Returns the labels of a node's streams, with their devices.
 fn places<'a>(
     node: NodeId,
     assignment: &Assignment,

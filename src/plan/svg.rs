@@ -1,5 +1,5 @@
-//! Schedules as pictures: a row for each stream, a bar for each node, waits as arrows; what held up the end
-//! has a red rim. The same picture for costs, simulations and real runs.
+//! Schedules as pictures: a row for each stream, a bar for each node, waits as arrows, a red rim for the
+//! critical path. The picture has the same form for costs, simulations and real runs.
 
 use std::collections::HashMap;
 
@@ -10,18 +10,18 @@ use crate::draw::{Arrow, Axis, Bar, Panel, Picture, Rim, Row, counted, time};
 use crate::graph::{Backend, COST_US_MAX, Control, NodeId};
 
 impl Schedule {
-    /// Draws the schedule with these spans as an SVG: those of [`Schedule::spans`], of a simulation, or of a
-    /// real run. Inner graphs that have nodes stand below, each once and to a scale of time of its own, with
+    /// Draws the schedule with these spans as an SVG: the spans of [`Schedule::spans`], of a simulation, or
+    /// of a real run. Inner graphs with nodes are drawn below, each once and with its own time scale, with
     /// the spans of their schedules.
     ///
-    /// Names that differ in numbers only have one colour. With the pointer on a bar, a viewer shows how long
-    /// the node waited after all that it reads was there, and the streams that it waited for. Of more than 40
-    /// streams, the last row stands for all others.
+    /// Names that differ only in numbers have one colour. With the pointer on a bar, a viewer shows how long
+    /// the node waited after all of its inputs were ready, and the streams that it waited for. If there are
+    /// more than 40 streams, the last row stands for the others.
     ///
-    /// Spans of nodes that the schedule does not have, or not on that stream, are left out and counted in the
-    /// header. So are spans whose times are negative, NaN, the wrong way round or beyond all costs (1.7·10^19
-    /// µs). A loop or a branch of 10^12 µs may take longer: such times, and those that contain them, stand
-    /// behind a `≥`.
+    /// Spans of nodes that the schedule does not have, or does not have on that stream, are left out and
+    /// counted in the header. So are spans whose times are negative, NaN, in the wrong order or beyond all
+    /// costs (1.7·10^19 µs). A loop or a branch of 10^12 µs may take longer: such durations, and those that
+    /// contain them, have a `≥` before them.
     pub fn to_svg(&self, spans: &[Span]) -> String {
         let inner = self.inner().iter().enumerate().filter(|(_, inner)| !inner.schedule().order().is_empty());
         let inner = inner.map(|(number, inner)| {
@@ -33,8 +33,7 @@ impl Schedule {
         Picture { title: self.picture_title(), note: String::new(), colored_by: Vec::new(), panels }.draw()
     }
 
-    /// Draws schedules one below the other as one SVG, all to the same scale of time; see
-    /// [`Schedule::to_svg`].
+    /// Draws schedules one below the other as one SVG, with the same time scale; see [`Schedule::to_svg`].
     pub fn all_to_svg(panels: &[(&Self, &[Span])]) -> String {
         let drawn: Vec<Drawn<'_>> = panels.iter().map(|(schedule, spans)| Drawn::new(schedule, spans)).collect();
         let until = drawn.iter().map(|drawn| drawn.makespan_us).fold(0.0, f64::max);
@@ -53,7 +52,7 @@ impl Schedule {
 struct Drawn<'a> {
     schedule: &'a Schedule,
     runs: Runs<'a>,
-    /// By run.
+    /// The spans, by run.
     spans: Vec<Option<Span>>,
     is_critical: Vec<bool>,
     left_out: usize,
@@ -72,7 +71,7 @@ impl<'a> Drawn<'a> {
         Self { schedule, runs, makespan_us: Span::makespan_us(&shown), spans, is_critical, left_out }
     }
 
-    /// Returns its panel, whose axis ends at that time, or with the last span.
+    /// Returns the panel of the schedule. Its axis ends at `until`, or else at the last span.
     fn panel(&self, title: String, until: Option<f64>) -> Panel {
         let row =
             |stream| Row { name: self.schedule.stream_name(stream), is_host: self.schedule.kind(stream) == StreamKind::Host };
@@ -126,7 +125,7 @@ impl<'a> Drawn<'a> {
         )
     }
 
-    /// Returns when each node that has run had ended on all its streams.
+    /// Returns, for each node that ran, the time when it had ended on all its streams.
     fn ends(&self) -> HashMap<NodeId, f64> {
         let mut ends: HashMap<NodeId, f64> = HashMap::new();
         for span in self.spans.iter().flatten() {
@@ -159,7 +158,7 @@ impl<'a> Drawn<'a> {
         }
     }
 
-    /// Returns true for the span of a loop or a branch that may take longer, see [`Schedule::spans`].
+    /// Returns whether this is the span of a loop or a branch that may take longer, see [`Schedule::spans`].
     fn is_bounded(&self, span: &Span) -> bool {
         let is_control = self.schedule.shape().nodes()[span.node.index()].control.is_some();
         // The difference of two such large numbers is not exact.

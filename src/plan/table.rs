@@ -1,4 +1,4 @@
-//! A schedule as text: one row for each stream, wrapped at a fixed width. Releases are left out, they follow
+//! A schedule as text: one row for each stream, wrapped at a fixed width. Releases are left out: they follow
 //! from the rest.
 
 use std::fmt;
@@ -9,9 +9,10 @@ use crate::draw::counted;
 /// Rows are wrapped before this column.
 const WIDTH: usize = 110;
 
-/// Prints a header, then the program of each stream as a row; and the same for each inner graph, by its path.
+/// Prints a header, then the program of each stream as a row. Each inner graph follows in the same form, by
+/// its path.
 ///
-/// A point prints as `stream@record`. Linear in the number of steps.
+/// A point prints as `stream@record`. O(steps).
 impl fmt::Display for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "policy {}{}: ", self.policy(), self.remark().map(|remark| format!(" ({remark})")).unwrap_or_default())?;
@@ -25,7 +26,7 @@ impl fmt::Display for Schedule {
 }
 
 impl Schedule {
-    /// How many streams there are: the policy's, and the host's if there are any.
+    /// Returns the numbers of streams: the policy's, and the host's if there are any.
     pub(super) fn streams_text(&self) -> String {
         let host = (0..self.streams()).filter(|&stream| self.kind(stream) == StreamKind::Host).count();
         match self.streams() as usize - host {
@@ -36,7 +37,7 @@ impl Schedule {
     }
 }
 
-/// Prints the rest of the header, and the rows.
+/// Prints the end of the header, and the rows.
 fn table(schedule: &Schedule, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let (nodes, streams) = (counted(schedule.order().len(), "node"), schedule.streams_text());
     let (records, waits) = (counted(schedule.records(), "record"), counted(schedule.waits(), "wait"));

@@ -1,6 +1,6 @@
-//! Pieces that all reports share.
+//! Text that several reports share.
 
-/// Returns bytes in the largest unit that leaves one or more.
+/// Returns a number of bytes in the largest unit in which it is at least one.
 pub(crate) fn bytes_text(bytes: u64) -> String {
     let units = [(1u64 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     match units.into_iter().find(|(unit, _)| bytes >= *unit) {

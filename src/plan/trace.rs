@@ -32,11 +32,11 @@ enum EventForm<'a> {
 }
 
 impl Schedule {
-    /// Returns spans of this schedule as JSON in Chrome's trace event format, which Perfetto
+    /// Returns these spans of the schedule as JSON in Chrome's trace event format, which Perfetto
     /// (ui.perfetto.dev) also reads. Times are in microseconds. Needs the feature `json`.
     ///
-    /// Spans that [`Schedule::to_svg`] leaves out are left out here, too. The trace's `otherData` has their
-    /// number as `spans_left_out`.
+    /// The spans that [`Schedule::to_svg`] leaves out are left out here too. `otherData.spans_left_out` of
+    /// the trace is their number.
     pub fn to_perfetto(&self, spans: &[Span]) -> String {
         let runs = Runs::new(self);
         let of: HashMap<Run, &Span> =
@@ -60,7 +60,8 @@ impl Schedule {
         for (id, (source, target)) in waits.enumerate() {
             let (Some(from), Some(to)) = (of.get(&runs.all[source]), of.get(&runs.all[target])) else { continue };
             let (from_tid, to_tid) = (self.id(from.stream), self.id(to.stream));
-            // A flow begins in the slice that ends there: a moment before its end.
+            // A flow arrow belongs to a slice that contains its start. So it starts shortly before the end of
+            // the slice.
             let ts = from.end_us - (from.end_us - from.start_us) * 1e-3;
             events.push(EventForm::FlowStart { name: "wait", cat: "wait", id, ts, pid: 0, tid: from_tid });
             events.push(EventForm::FlowEnd { name: "wait", cat: "wait", id, ts: to.start_us, pid: 0, tid: to_tid, bp: "e" });

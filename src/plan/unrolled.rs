@@ -1,5 +1,5 @@
-//! A pipeline unrolled: each node once for each item, and the programs of what a run does with them. With
-//! *marks* it can be proved, without them simulated.
+//! A pipeline unrolled: each node once for each item, and the programs that a run over items performs. With
+//! *marks* it is for proofs, without them for simulations.
 //!
 //! ```text
 //!  mark                     comes after
@@ -8,20 +8,20 @@
 //!  the end of a phase       the last nodes of its streams that no other stream waits for
 //!  the result of item k     the result of item k - 1, the ends of the last phases of item k
 //! ```
-//! R is the number of slots. In a proof each item has streams of its own: what orders two items is arrows and
-//! slots, and nothing else. In a simulation each slot has streams, and its items follow each other.
+//! R is the number of slots. In a proof each item has its own streams: only arrows and slots order two items.
+//! In a simulation each slot has streams, and its items follow each other.
 
 use super::arrivals::{Arrivals, Cause};
 use super::{NONE, Pipelining, Point, Schedule, Step, StreamKind, Wanted};
 use crate::error::{Kind, Result};
 use crate::graph::{Edge, Graph, NODES_MAX, NodeId, NodeShape, Shape};
 
-/// A graph, and how a run does it for items.
+/// A graph, with the rules of a run over items.
 pub(crate) struct OverItems<'a> {
     pub(crate) graph: &'a Graph,
     pub(crate) schedule: &'a Schedule,
     pub(crate) pipelining: &'a Pipelining,
-    /// The phase of each node, from 0 on, also where the schedule has them merged.
+    /// The phase of each node, from 0 on, even if the schedule has merged phases.
     pub(crate) phase_of: &'a [u32],
     pub(crate) wanted: Wanted,
 }
@@ -30,11 +30,11 @@ pub(crate) struct OverItems<'a> {
 pub(crate) struct Unrolled {
     pub(crate) shape: Shape,
     pub(crate) programs: Vec<(StreamKind, Vec<Step>)>,
-    /// The number of slots that have programs: those of slot 0 come first, the consumer's last.
+    /// The number of slots that have programs. The programs of slot 0 come first, that of the consumer last.
     pub(crate) slots: u32,
 }
 
-/// The numbers of an unrolled pipeline's nodes: item by item, and the marks behind them.
+/// The numbers of an unrolled pipeline's nodes: item by item, followed by the marks.
 #[derive(Clone, Copy)]
 pub(super) struct Ids {
     pub(super) nodes: u32,
@@ -80,10 +80,10 @@ impl Ids {
 }
 
 impl OverItems<'_> {
-    /// Proves that a run over so many items keeps all orders that the graph asks for, and comes to its end.
+    /// Proves that a run over `items` items keeps all orders that the graph requires, and ends.
     ///
     /// # Errors
-    /// As [`Shape::verify_programs`]: the error names the nodes with their items.
+    /// Those of [`Shape::verify_programs`]. The error names the nodes with their items.
     pub(crate) fn verify(&self, items: u32) -> Result<()> {
         let ids = self.ids(items)?;
         let arrivals = Arrivals::new(self.pipelining, items);
@@ -95,11 +95,11 @@ impl OverItems<'_> {
         shape.verify_order(&unrolling.proof())
     }
 
-    /// Returns what a run over so many items does, for a simulation. Its edges are those within items: after
-    /// an item that fails, the later ones go on.
+    /// Returns the programs of a run over `items` items, for a simulation. The edges are only those within
+    /// items: after an item fails, later items continue.
     ///
     /// # Errors
-    /// If they have too many nodes.
+    /// If the unrolled pipeline has too many nodes.
     pub(crate) fn unrolled(&self, items: u32) -> Result<Unrolled> {
         let ids = self.ids(items)?;
         let arrivals = Arrivals::new(self.pipelining, items);
@@ -123,15 +123,16 @@ impl OverItems<'_> {
     }
 }
 
-/// What one stream of the schedule does for an item.
+/// The work of one stream of the schedule for an item.
 struct Lane {
-    /// The phase of its nodes; [`NONE`] without any.
+    /// The phase of its nodes, or [`NONE`] if it has no nodes.
     phase: u32,
-    /// Whether it waits for the begin of its phase, and for nothing else.
+    /// Whether it waits only for the begin of its phase.
     is_root: bool,
-    /// The records for an item.
+    /// The number of records for an item.
     records: u32,
-    /// Whether nothing else of its phase waits for its last node. Then there is one more record, behind that.
+    /// Whether no other node of its phase waits for its last node. Then there is one more record, after that
+    /// node.
     is_sink: bool,
 }
 
@@ -140,13 +141,13 @@ struct Unrolling<'a> {
     arrivals: &'a Arrivals<'a>,
     ids: Ids,
     streams: Vec<Lane>,
-    /// How many items have streams of their own.
+    /// The number of items that have their own streams.
     lanes: u32,
     has_marks: bool,
 }
 
 impl<'a> Unrolling<'a> {
-    /// With marks if each item has streams of its own.
+    /// Makes the unrolled pipeline. It has marks if each item has its own streams.
     fn new(over: &'a OverItems<'a>, arrivals: &'a Arrivals<'a>, ids: Ids, lanes: Option<u32>) -> Self {
         let lane = |stream| lane(over.schedule.steps(stream), |node| over.phase(node));
         let streams = (0..over.schedule.streams()).map(lane).collect();
@@ -194,7 +195,7 @@ impl<'a> Unrolling<'a> {
         Point { stream: self.stream(item, stream), seq: before + seq }
     }
 
-    /// Returns the stream behind those of all slots; each mark has one more.
+    /// Returns the first stream after those of all slots. Each mark has one such stream.
     fn behind(&self) -> u32 {
         self.lanes * self.streams.len() as u32
     }
@@ -203,19 +204,19 @@ impl<'a> Unrolling<'a> {
         Point { stream: self.behind() + mark.0 - self.ids.items * self.ids.nodes, seq: 1 }
     }
 
-    /// Returns the points behind the last nodes of a phase.
+    /// Returns the points after the last nodes of a phase.
     fn ends(&self, item: u32, phase: u32) -> impl Iterator<Item = Point> + '_ {
         let sinks = self.streams.iter().zip(0..).filter(move |(lane, _)| lane.phase == phase && lane.is_sink);
         sinks.map(move |(lane, stream)| self.point(item, stream, lane.records))
     }
 
-    /// Returns the phases whose ends end an item.
+    /// Returns the phases at whose end an item ends.
     fn last_phases(&self) -> impl Iterator<Item = u32> + '_ {
         let phases = (0..).zip(&self.over.pipelining.phases);
         phases.filter(|(_, rule)| !rule.is_followed).map(|(phase, _)| phase)
     }
 
-    /// Returns the points that a phase waits for. Every phase has nodes, or nothing has.
+    /// Returns the points that a phase waits for. Either every phase has nodes, or no phase has.
     fn begins(&self, item: u32, phase: u32) -> Vec<Point> {
         if self.has_marks {
             return vec![self.mark(self.ids.begin(item, phase))];
@@ -265,8 +266,8 @@ impl<'a> Unrolling<'a> {
         }
     }
 
-    /// Returns the programs of the slots, and that of the consumer. It begins an item when the one before it
-    /// in the slot, and those before that, have ended.
+    /// Returns the programs of the slots, and that of the consumer. The consumer begins an item after the
+    /// previous item of its slot, and all items before that, ended.
     fn programs(&self) -> Vec<(StreamKind, Vec<Step>)> {
         let (mut programs, mut consumer) = (self.of_slots(), Vec::new());
         for item in 0..self.ids.items {

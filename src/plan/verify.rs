@@ -1,5 +1,5 @@
-//! Whether programs keep every edge: a happens-before check that reads the programs and the shape, and shares
-//! nothing with the code that made them.
+//! A happens-before check: whether programs keep every edge. It reads the programs and the shape. It shares
+//! no code with the compiler.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -10,23 +10,24 @@ use crate::graph::{NodeId, Shape, check_ids};
 use crate::name::Name;
 
 impl Shape {
-    /// Checks that programs are a correct plan of this shape: each node is run once (on device streams once
-    /// for each device that it spans), no wait is for ever, every edge is ordered, values are released after
-    /// they were read on that stream, and (up to 4,096 nodes) no wait could be left out.
+    /// Checks that programs are a correct plan of this shape: each node runs once (on device streams once for
+    /// each device that it spans), no wait lasts for ever, every edge is ordered, each stream releases a
+    /// value after its last read, and (up to 4,096 nodes) no wait is redundant.
     ///
-    /// `programs` holds what stream 0, 1, ... is, and its steps. The points of a stream are recorded behind
-    /// its nodes, counting from 1. A reader of a node that spans several devices comes after the part on its
-    /// own stream; else after the parts on the same device, else after all parts. A reader of only the shape
-    /// and type of what a `gpu` or `mixed` node makes does not wait for it.
+    /// `programs` has the kind and the steps of stream 0, 1, and so on. The points of a stream are recorded
+    /// after its nodes, and count from 1. A reader of a node that spans several devices comes after the part
+    /// on its own stream, if there is one; else after the parts on the same device, if there are any; else
+    /// after all parts. A node that reads only the shape and type of a value of a `gpu` or `mixed` node does
+    /// not wait for it.
     ///
-    /// The check has no clock per stream. It searches backwards from each edge that neither its stream nor a
-    /// wait of its own orders. O(n + m) apart from those searches.
+    /// The check has no clock per stream. It searches backwards from each edge that is not ordered by its
+    /// stream or by a wait of its target. O(n + m) apart from those searches.
     ///
     /// # Errors
-    /// The first thing that is wrong: the error names the nodes of the unordered edge or of the redundant
-    /// wait, or the stream whose step names an unknown node. For all of them
-    /// [`Error::is_invalid_plan`](crate::Error::is_invalid_plan) is true. If the shape itself names nodes
-    /// that it does not have, [`Error::is_invalid_graph`](crate::Error::is_invalid_graph) is.
+    /// The first fault. The error names the nodes of the unordered edge or of the redundant wait, or the
+    /// stream whose step names an unknown node. For all of these errors,
+    /// [`Error::is_invalid_plan`](crate::Error::is_invalid_plan) is true. If the shape itself names unknown
+    /// nodes, [`Error::is_invalid_graph`](crate::Error::is_invalid_graph) is true.
     ///
     /// # Examples
     /// ```
@@ -56,7 +57,7 @@ impl Shape {
         if self.nodes().len() <= EXACT_NODES_MAX { past.check_waits() } else { Ok(()) }
     }
 
-    /// Checks the same, but for waits that could be left out.
+    /// The same check, except that redundant waits are allowed.
     pub(crate) fn verify_order<P: AsRef<[Step]>>(&self, programs: &[(StreamKind, P)]) -> Result<()> {
         self.ordered(programs).map(|_| ())
     }
@@ -70,7 +71,7 @@ impl Shape {
         Ok(past)
     }
 
-    /// Returns the shape with the edges within phases only.
+    /// Returns the shape with only the edges within phases.
     fn in_phases(&self, phases: &[u32]) -> Self {
         let (mut shape, phase) = (Self::new(), |node: NodeId| phases[node.index()]);
         self.nodes().iter().for_each(|node| _ = shape.push(node.clone()));
@@ -100,14 +101,15 @@ pub(crate) fn check_steps<P: AsRef<[Step]>>(shape: &Shape, programs: &[(StreamKi
 }
 
 impl Schedule {
-    /// Checks this schedule, and those of inner graphs, with [`Shape::verify_programs`], which
-    /// shares no code with the compiler.
+    /// Checks this schedule, and those of inner graphs, with [`Shape::verify_programs`], which shares no code
+    /// with the compiler.
     ///
-    /// The schedule of a pipeline orders what is in one phase. Phases come one after the other in each item:
-    /// [`Pipeline::verify`](crate::Pipeline::verify) checks that.
+    /// The schedule of a pipeline orders only the nodes of each phase. In an item, phases come one after the
+    /// other: [`Pipeline::verify`](crate::Pipeline::verify) checks that.
     ///
     /// # Errors
-    /// As [`Shape::verify_programs`]; for a schedule of this library that is a defect of the library.
+    /// Those of [`Shape::verify_programs`]. For a schedule of this library, an error is a defect of the
+    /// library.
     pub fn verify(&self) -> Result<()> {
         self.verify_one()?;
         for (number, inner) in self.inner().iter().enumerate() {
@@ -127,35 +129,35 @@ impl Schedule {
     }
 }
 
-/// What one program says of one node. A node that is run on several streams has as many: the first has the
-/// node's number, the others follow behind all nodes.
+/// A spot: one node in one program. A node that runs on several streams has a spot for each. The first spot
+/// has the node's number. The others are numbered after all nodes.
 #[derive(Clone, Copy)]
 struct Spot {
     node: NodeId,
     stream: u32,
-    /// Its place among the nodes of its stream.
+    /// The number of the node among the nodes of its stream.
     index: u32,
-    /// The spot before it on its stream.
+    /// The previous spot on its stream.
     before: u32,
-    /// Where its waits begin, and end.
+    /// The start and the end of its waits.
     waits: (u32, u32),
     /// Its place in an order that all programs keep.
     place: u32,
 }
 
-/// What comes before each spot.
+/// The predecessors of each spot.
 struct Past<'a> {
     shape: &'a Shape,
     kinds: Vec<StreamKind>,
     spots: Vec<Spot>,
-    /// For each node that has several spots, those behind its first.
+    /// For each node with several spots, the spots after the first.
     further: HashMap<NodeId, Vec<NodeId>>,
-    /// For each wait the spot whose point it is for.
+    /// For each wait, the spot whose point it waits for.
     waited: Vec<NodeId>,
-    /// The wait that is left out, to see whether it is missed.
+    /// The wait that is left out, in the check whether it is redundant.
     without: Cell<usize>,
     order: Vec<NodeId>,
-    /// For each node the sources of the edges that it waits for.
+    /// For each node, the sources of the edges that make it wait.
     sources: Vec<Vec<NodeId>>,
 }
 
@@ -190,7 +192,7 @@ impl<'a> Past<'a> {
     }
 
     /// Reads the spots of one program. Adds the points that it waits for to `points`, each with the waiting
-    /// node, and the points that it records to `recorders`.
+    /// spot. Adds the points that it records to `recorders`.
     fn read_program(
         &mut self,
         stream: u32,
@@ -234,7 +236,7 @@ impl<'a> Past<'a> {
         }
     }
 
-    /// Returns the place for one more spot of `node`.
+    /// Returns the number for one more spot of `node`.
     fn new_spot(&mut self, node: NodeId) -> NodeId {
         if self.spots[node.index()].stream == NONE {
             return node;
@@ -251,7 +253,7 @@ impl<'a> Past<'a> {
         std::iter::once(node).chain(further.into_iter().flatten().copied())
     }
 
-    /// Checks that `node` is run as often as it should be: once, or on device streams once on each of its
+    /// Checks that `node` runs once. If it is on device streams, checks that it runs once on each of its
     /// devices.
     fn check_count(&self, node: NodeId) -> Result<()> {
         let is_run = self.spots[node.index()].stream != NONE;
@@ -282,7 +284,7 @@ impl<'a> Past<'a> {
         self.kinds[self.spots[spot.index()].stream as usize]
     }
 
-    /// Returns the spots of `source` that `reader` must come after.
+    /// Returns the spots of `source` after which `reader` must come.
     fn seen_by(&self, reader: NodeId, source: NodeId) -> impl Iterator<Item = NodeId> + '_ {
         let stream = self.spots[reader.index()].stream;
         let is_own = move |spot: &NodeId| self.spots[spot.index()].stream == stream;
@@ -297,14 +299,14 @@ impl<'a> Past<'a> {
         (start as usize..end as usize).filter(|wait| *wait != self.without.get()).map(|wait| self.waited[wait])
     }
 
-    /// Returns what directly comes before a spot: the one before it on its stream, and those that it waits
+    /// Returns the direct predecessors of a spot: the previous spot on its stream, and those that it waits
     /// for.
     fn before(&self, node: NodeId) -> impl Iterator<Item = NodeId> + '_ {
         let before = Some(self.spots[node.index()].before).filter(|&before| before != NONE).map(NodeId);
         before.into_iter().chain(self.waits_of(node))
     }
 
-    /// Finds an order that all programs keep; there is one unless they wait for each other in a circle.
+    /// Finds an order that all programs keep. If there is none, programs wait for each other in a cycle.
     fn put_in_order(&mut self) -> Result<()> {
         let all = || (0..self.spots.len() as u32).map(NodeId);
         let mut missing: Vec<usize> = all().map(|spot| self.before(spot).count()).collect();
@@ -328,7 +330,8 @@ impl<'a> Past<'a> {
     }
 
     fn check_edges(&self) -> Result<()> {
-        // For each stream and each that it has waited for: up to which of its nodes.
+        // For each stream, and each stream that it waited for, the number of the last node that is known to
+        // have run.
         let mut known: HashMap<(u32, u32), u32> = HashMap::new();
         let mut search = Search::new(self);
         for &target in &self.order {
@@ -355,16 +358,15 @@ impl<'a> Past<'a> {
         Ok(())
     }
 
-    /// Checks that each wait is needed: without it some edge is not ordered, most often one into its own
-    /// node.
+    /// Checks that each wait is needed: without it some edge is unordered, most often one into its own node.
     fn check_waits(&self) -> Result<()> {
         let mut search = Search::new(self);
         for &node in &self.order {
             let Spot { stream, waits, .. } = self.spots[node.index()];
             for wait in waits.0 as usize..waits.1 as usize {
                 self.without.set(wait);
-                // Those of the stream that is waited for come first: nearly always one of them misses the
-                // wait.
+                // Sources on the stream of the wait come first: nearly always, the edge from one of them
+                // needs the wait.
                 let waited = self.spots[self.waited[wait].index()].stream;
                 let sources = || {
                     let nodes = self.sources[self.spots[node.index()].node.index()].iter();
@@ -382,9 +384,9 @@ impl<'a> Past<'a> {
         Ok(())
     }
 
-    /// Checks that no stream reads a value that it has released.
+    /// Checks that no stream reads a value after its release.
     fn check_releases<P: AsRef<[Step]>>(&self, programs: &[(StreamKind, P)]) -> Result<()> {
-        // By stream and value: how many nodes the stream had run by the release.
+        // By stream and value: the number of nodes that the stream had run at the release.
         let mut released: HashMap<(u32, NodeId), u32> = HashMap::new();
         for (stream, (_, program)) in programs.iter().enumerate() {
             let mut index = 0;
@@ -412,10 +414,10 @@ impl<'a> Past<'a> {
     }
 }
 
-/// A search backwards through what comes before.
+/// A backward search through predecessors.
 struct Search<'a> {
     past: &'a Past<'a>,
-    /// For each node the last search that came by.
+    /// For each node, the number of the last search that visited it.
     seen: Vec<u64>,
     searches: u64,
     found: Vec<NodeId>,
@@ -426,7 +428,7 @@ impl<'a> Search<'a> {
         Self { past, seen: vec![0; past.spots.len()], searches: 0, found: Vec::new() }
     }
 
-    /// Returns true if `source`, or a later node of its stream, is or comes before one of `starts`.
+    /// Returns whether `source`, or a later node of its stream, is one of `starts` or precedes one.
     fn finds(&mut self, source: NodeId, starts: impl Iterator<Item = NodeId>) -> bool {
         let wanted = self.past.spots[source.index()];
         self.searches += 1;
@@ -437,7 +439,7 @@ impl<'a> Search<'a> {
             if spot.stream == wanted.stream && spot.index >= wanted.index {
                 return true;
             }
-            // What stands before the wanted node in an order that all programs keep does not come after it.
+            // A node before the wanted one, in an order that all programs keep, cannot come after it.
             let is_new = std::mem::replace(&mut self.seen[node.index()], self.searches) != self.searches;
             if is_new && spot.place > wanted.place {
                 self.found.extend(self.past.before(node));

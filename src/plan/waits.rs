@@ -1,20 +1,20 @@
-//! The fewest waits that keep every edge: the cross-stream edges of the transitive reduction of the edges
-//! together with the order that streams give for free.
+//! The fewest waits that keep every edge: the cross-stream edges in the transitive reduction of the graph's
+//! edges and the order of the streams.
 
 use super::NONE;
 use super::marks::Marks;
 use crate::graph::{Links, NodeId, Rows};
 
-/// How many nodes the search for one target visits if it need not be exact.
+/// The most nodes that the search for one target visits, if it need not be exact.
 const EFFORT_MAX: usize = 32;
 
-/// Finds the waits of a schedule that issues nodes by number over streams, `stream_of` naming each node's.
-/// Here and below a node may be a part of one, see [`super::parts`].
+/// Finds the waits of a schedule that issues nodes by number. `stream_of` has the stream of each node. In
+/// this file, a node may be a part of a node, see [`super::parts`].
 ///
 /// A wait u → v is redundant exactly if a longer path leads from u to v, over edges and over the order of the
-/// streams: the waits are what a transitive reduction leaves, and that is unique (Aho, Garey and Ullman, "The
-/// transitive reduction of a directed graph", 1972). So for each target one search goes backwards from its
-/// direct predecessors, and a candidate is implied if the search meets it or a later node of its stream:
+/// streams. The waits are the transitive reduction, which is unique (Aho, Garey and Ullman, "The transitive
+/// reduction of a directed graph", 1972). So for each target, one search goes backwards from its direct
+/// predecessors. A candidate is implied if the search meets it or a later node of its stream:
 ///
 /// ```text
 ///   stream 0   u ──── y          candidate u of v: the search from v's predecessor w meets y, which stream 0
@@ -24,14 +24,14 @@ const EFFORT_MAX: usize = 32;
 ///              └───────────┘
 /// ```
 ///
-/// A reduction orders what the graph orders, so the search walks the waits already found and not the edges:
-/// it jumps along each stream from one node that waits to the one before it. It goes no deeper than the
-/// lowest level and the earliest place of the candidates left, levels counting the streams' order too.
-/// Published schedulers keep clock vectors instead, which costs nodes × streams.
+/// A reduction orders the same nodes as the graph. So the search follows the waits already found instead of
+/// the edges: it jumps along each stream from one node with waits to the previous one. It stops at the lowest
+/// level and the earliest place of the remaining candidates. Levels count the order of streams too. Published
+/// schedulers keep vector clocks instead, which cost O(nodes × streams).
 ///
-/// O(n + m) apart from the searches; they are complete if `is_exact`, and else visit at most [`EFFORT_MAX`]
-/// nodes per target, where a redundant wait may stay. A missing one cannot be: every edge starts as a
-/// candidate.
+/// O(n + m) apart from the searches. They are exhaustive if `is_exact`. Otherwise each visits at most
+/// [`EFFORT_MAX`] nodes per target, and a redundant wait may remain. No wait can be missing: every edge
+/// starts as a candidate.
 pub(super) fn fewest(links: &Links, stream_of: &[u32], streams: usize, is_exact: bool) -> Rows<NodeId> {
     let mut waits = Rows::with_capacity(links.nodes());
     let mut reduction = Reduction::new(links, stream_of, streams, is_exact);
@@ -46,29 +46,29 @@ pub(super) fn fewest(links: &Links, stream_of: &[u32], streams: usize, is_exact:
     waits
 }
 
-/// What the search wants to know of a node, together in memory.
+/// The facts about a node that the search needs, together in memory.
 #[derive(Clone, Copy)]
 struct Spot {
     stream: u32,
-    /// The longest path to it, over edges and over the streams' order.
+    /// The length of the longest path to it, over edges and over the order of streams.
     level: u32,
-    /// The node before it on its stream.
+    /// The previous node on its stream.
     before: u32,
-    /// The last node of its stream, up to itself, that waits for something.
+    /// The last node with waits on its stream, up to and including itself.
     turn: u32,
 }
 
 struct Reduction<'a> {
     links: &'a Links,
     spots: Vec<Spot>,
-    /// The node that each stream ran last.
+    /// The last node of each stream so far.
     last: Vec<u32>,
-    /// For each stream its candidate, if there is one.
+    /// For each stream, its candidate, if there is one.
     wanted: Vec<u32>,
-    /// The candidates of the current target, one for each stream at most.
+    /// The candidates of the current target: at most one for each stream.
     candidates: Vec<NodeId>,
-    /// The search: nodes that wait for something and have been met, and those of them that are still to be
-    /// looked into.
+    /// The state of the search: the visited nodes that have waits, and those of them that are not expanded
+    /// yet.
     seen: Marks,
     met: Vec<NodeId>,
     effort: usize,
@@ -100,7 +100,7 @@ impl<'a> Reduction<'a> {
         (spot.level, spot.before, spot.turn) = (level, before, turn);
     }
 
-    /// Gathers the candidates: of each other stream the last node with an edge to `target`.
+    /// Gathers the candidates: for each other stream the last node with an edge to `target`.
     fn collect(&mut self, target: NodeId) {
         self.candidates.clear();
         let own = self.spots[target.index()].stream;
@@ -122,8 +122,8 @@ impl<'a> Reduction<'a> {
         }
     }
 
-    /// Searches backwards from the candidates and from the node before `target` on its stream, and takes each
-    /// candidate that is implied out of `wanted`.
+    /// Searches backwards from the candidates and from the node before `target` on its stream. Removes each
+    /// implied candidate from `wanted`.
     fn search(&mut self, waits: &Rows<NodeId>, target: NodeId) {
         let (mut floor, mut left, mut visited) = (self.floor(), self.candidates.len(), 0);
         self.seen.clear();
@@ -143,7 +143,8 @@ impl<'a> Reduction<'a> {
                     left -= 1;
                     match left {
                         0 => return,
-                        // Often enough to matter, seldom enough to stay linear in the number of candidates.
+                        // Often enough to matter, and seldom enough to stay linear in the number of
+                        // candidates.
                         1..=8 => floor = self.floor(),
                         _ => {}
                     }
@@ -154,8 +155,8 @@ impl<'a> Reduction<'a> {
         }
     }
 
-    /// Goes back along the stream of `node` to the last node that waits for something, to look into it later,
-    /// if a candidate can come before that.
+    /// Goes back along the stream of `node` to the last node with waits. Adds it to the search if a candidate
+    /// can come before it.
     fn meet(&mut self, node: u32, floor: Floor) {
         let Some(&Spot { turn, .. }) = self.spots.get(node as usize) else { return };
         let Some(&Spot { level, .. }) = self.spots.get(turn as usize) else { return };
@@ -164,7 +165,7 @@ impl<'a> Reduction<'a> {
         }
     }
 
-    /// Returns the lowest level and the first node of the candidates that are still wanted.
+    /// Returns the lowest level and the first node of the candidates that remain.
     fn floor(&self) -> Floor {
         let spots = self.candidates.iter().map(|node| (node.0, self.spots[node.index()]));
         let wanted = spots.filter(|(_, spot)| self.wanted[spot.stream as usize] != NONE);
@@ -173,7 +174,7 @@ impl<'a> Reduction<'a> {
         wanted.fold(Floor { level: NONE, node: NONE }, lower)
     }
 
-    /// Writes down the candidates that are still wanted. Leaves `wanted` empty.
+    /// Stores the candidates that remain as waits. Leaves `wanted` empty.
     fn keep(&mut self, waits: &mut Rows<NodeId>, target: NodeId) {
         let Self { candidates, wanted, spots, .. } = self;
         let mut is_wanted = |spot: Spot| std::mem::replace(&mut wanted[spot.stream as usize], NONE) != NONE;
@@ -184,7 +185,7 @@ impl<'a> Reduction<'a> {
     }
 }
 
-/// No candidate lies below this level or comes before this node.
+/// A bound: no candidate has a lower level or an earlier place.
 #[derive(Clone, Copy)]
 struct Floor {
     level: u32,
