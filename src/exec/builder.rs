@@ -18,7 +18,7 @@ use crate::runtime::{
 };
 use crate::sim::Faults;
 
-/// Settings for an [`Executor`]; made by [`Executor::builder`].
+/// The settings of an [`Executor`]. Made by [`Executor::builder`].
 pub struct ExecutorBuilder {
     workers: Option<usize>,
     max_in_flight: usize,
@@ -26,7 +26,7 @@ pub struct ExecutorBuilder {
     observers: Vec<Arc<dyn Observer>>,
     simulated: Option<(Order, Faults)>,
     ordinals: Vec<u32>,
-    /// Devices that models have made.
+    /// Devices of models.
     devices: Vec<Arc<dyn QueueDevice>>,
     #[cfg(test)]
     barrier: Option<Barrier>,
@@ -52,7 +52,7 @@ impl ExecutorBuilder {
         Self {
             workers: None,
             max_in_flight: 1024,
-            // A model that has polls run cheap work says so.
+            // In a model, polls run cheap work only if the model sets a budget.
             poll_budget: if cfg!(anabranch_loom) { Duration::ZERO } else { Duration::from_micros(20) },
             observers: Vec::new(),
             simulated: None,
@@ -68,8 +68,8 @@ impl ExecutorBuilder {
         }
     }
 
-    /// Sets the number of worker threads, from 0 to 256. With 0, nodes run in the polls of the run. An
-    /// executor with CUDA devices needs at least one.
+    /// Sets the number of worker threads, from 0 to 256. With 0, the polls of a run execute its nodes. An
+    /// executor with CUDA devices needs at least one worker.
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = Some(workers);
         self
@@ -78,18 +78,18 @@ impl ExecutorBuilder {
     /// Sets the number of runs that may be in flight, from 1 to 65,024. Further runs wait. The default is
     /// 1,024.
     ///
-    /// A run that a node awaits counts, too, but for those of [scopes](crate::scope). If such runs are nested
-    /// deeper than this bound, they wait for each other for ever.
+    /// A run that a node awaits counts too, except for the runs of [scopes](crate::scope). If such runs are
+    /// nested deeper than this limit, they wait for each other for ever.
     pub fn max_in_flight(mut self, runs: usize) -> Self {
         self.max_in_flight = runs;
         self
     }
 
-    /// Sets how long polls may work beside the workers before the task lets others run: at most 100 µs, and
-    /// 20 µs by default.
+    /// Sets the time that a poll may work beside the workers before other tasks get the thread: at most 100
+    /// µs. The default is 20 µs.
     ///
-    /// To hand cheap work to a worker and back takes longer than the work. So the library learns what work
-    /// takes, and cheap work is done by the thread that asks for it:
+    /// To hand cheap work to a worker and back takes longer than the work. So the library measures work, and
+    /// the thread that asks for cheap work does it:
     /// - a run of a plan by its first poll, if such runs take less than half of this;
     /// - an operation by its push, if its variables are free, and it takes at most 2 µs (joined ones 5 µs,
     ///   and 60 ns more for each of several variables);
@@ -98,37 +98,37 @@ impl ExecutorBuilder {
     /// - items of a [`Pipeline`](crate::Pipeline) by the poll of their results, if each takes less than a
     ///   microsecond.
     ///
-    /// That thread may also be a worker, which polls a future of a node or of an operation. A worker that
-    /// comes to a cheap call runs the graph as it would run the body of an operation.
+    /// That thread may also be a worker that polls a future of a node or of an operation. A worker that
+    /// reaches a cheap call runs the graph like the body of an operation.
     ///
-    /// Unknown and dear work goes to the workers, and so do futures and kernels, and all work of an executor
-    /// with an observer. Work that suddenly takes long surprises one poll: the clock is read every 64 nodes
-    /// at least, so that is the body of an operation, or up to 64 nodes of a run. If it takes at
-    /// most 50 µs, it may be an interruption by the operating system, and surprises once more. After that,
-    /// workers do it until it has been cheap for a while.
+    /// Workers do all unknown and expensive work, all futures and kernels, and all work of an executor with
+    /// an observer. If cheap work suddenly takes long, one poll is delayed: the clock is read at least every
+    /// 64 nodes, so the delay is one body of an operation, or up to 64 nodes of a run. If the work takes at
+    /// most 50 µs, the cause may be an interruption by the operating system, and the work may delay one more
+    /// poll. After that, workers do it until it has been cheap for a while.
     ///
-    /// When a thread has worked so long, the next future of this library that is polled on it is pending
-    /// once, also if it is ready, and wakes its task.
+    /// After a thread has worked for this time, the next future of this library that is polled on it returns
+    /// `Pending` once, even if it is ready, and wakes its task.
     ///
-    /// With zero, only workers do work. Set that if bodies of tasks block: on a lock that is held where the
-    /// work is asked for, on a message from there, or on a future (`block_on`, which panics inside of another
-    /// one). Or if no poll may ever be surprised.
+    /// With zero, only workers do work. Set zero if bodies of tasks block: on a lock that the polling code
+    /// holds, on a message from that code, or on a future (`block_on`, which panics inside of another one).
+    /// Also set it if no poll may ever be delayed.
     pub fn poll_budget(mut self, budget: Duration) -> Self {
         self.poll_budget = budget;
         self
     }
 
-    /// Adds an observer, which is called for all work of the executor. It costs some calls and two reads of
-    /// the clock for each node and operation, and polls do no work beside workers
+    /// Adds an observer, which is called for all work of the executor. For each node and operation it costs
+    /// some calls and two reads of the clock. With an observer, polls do no work beside workers
     /// ([`ExecutorBuilder::poll_budget`]).
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
         self.observers.push(observer);
         self
     }
 
-    /// Makes it an executor on the simulated device, without workers: see [`Executor::sim`]. It runs one node
-    /// at a time in this order, and nodes fail according to `faults`. Stalls and lost devices have no effect,
-    /// because real nodes take no virtual time.
+    /// Makes the executor use the simulated device, without workers: see [`Executor::sim`]. It runs one node
+    /// at a time, in the order `order`, and nodes fail according to `faults`. Stalls and lost devices have no
+    /// effect, because real nodes take no virtual time.
     pub fn simulated(mut self, order: Order, faults: Faults) -> Self {
         self.simulated = Some((order, faults));
         self
@@ -149,7 +149,7 @@ impl ExecutorBuilder {
         self
     }
 
-    /// Sets the barrier between workers and the threads that watch them.
+    /// Sets the barrier between workers and the threads that watch them, for tests.
     #[cfg(test)]
     pub(crate) fn barrier(mut self, barrier: Barrier) -> Self {
         self.barrier = Some(barrier);
@@ -220,8 +220,8 @@ impl ExecutorBuilder {
             devices.push(Arc::new(Gpu::open(ordinal, self.completion, self.has_graphs)?));
         }
         let has_devices = !devices.is_empty();
-        // Must precede the workers: if they do not start, dropping `devices` ends the reactor's thread. A
-        // drop would not stop workers.
+        // Must precede the start of the workers: if they do not start, dropping `devices` ends the reactor's
+        // thread. A drop would not stop workers.
         let devices = if has_devices { Some(Arc::new(Devices::start(devices, self.pace)?)) } else { None };
         let exits = Arc::new(Lane::new());
         let barrier = Barrier::new();
@@ -239,11 +239,11 @@ impl ExecutorBuilder {
 
 const WORKERS_MAX: usize = 256;
 
-/// The time slice of a poll.
+/// The time slice of a poll: the maximum of the poll budget.
 const POLL_BUDGET_MAX: Duration = Duration::from_micros(100);
 
-/// Returns the wrapper of each worker's loop: it marks the thread as inside of the executor, and counts its
-/// end, also by a panic.
+/// Returns the wrapper of each worker's loop. It marks the thread as one of the executor, and counts its end,
+/// even after a panic.
 fn around_workers(exits: Arc<Lane>) -> Around {
     let ended = Arc::new(AtomicU64::new(0));
     Box::new(move |worker, life| {
@@ -261,7 +261,8 @@ struct Counted {
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        // ORDERING: AcqRel, so that the last one's signal comes after all that the others did.
+        // ORDERING: AcqRel: each end releases the thread's writes, and the last one acquires those of all
+        // others. So its signal comes after everything that the other threads did.
         self.exits.signal(self.ended.fetch_add(1, Ordering::AcqRel) + 1);
     }
 }

@@ -1,4 +1,4 @@
-//! Executors: the handles to workers and devices.
+//! The handle to workers and devices.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::run::{Inputs, Run};
 use crate::runtime::{Core, Idle, IdleWait, Keeper, Stats};
 use crate::value::args::Data;
 
-/// Runs plans, pipelines, engines and flows on workers and devices. A clone is a further handle to the same
+/// Runs plans, pipelines, engines and flows on workers and devices. A clone is another handle to the same
 /// executor.
 ///
 /// When the last handle is dropped, runs that are in flight end with an error for which
@@ -76,21 +76,21 @@ impl Executor {
     /// The run does not keep the executor alive. If the executor is dropped first, the run ends with an error
     /// for which [`Error::is_shut_down`] is true.
     ///
-    /// If `max_in_flight` runs are in flight, the run waits from its first poll on; first come, first served.
-    /// A waiting run that is neither polled nor dropped keeps its place, and the runs behind it wait, as with
-    /// any fair semaphore.
+    /// If `max_in_flight` runs are in flight, the run waits from its first poll on. Waiting runs begin in the
+    /// order of their first polls. A waiting run that is neither polled nor dropped keeps its place, and the
+    /// runs behind it wait, as with any fair semaphore.
     pub fn run(&self, plan: &Plan, inputs: Inputs) -> Run {
         Run::new(self.core(), plan, inputs)
     }
 
-    /// Returns a run of `plan` that is in flight already, if there is room for it and for all runs that wait
-    /// ([`Executor::run`]): at most `max_in_flight` runs are in flight. It begins with its first poll, and
-    /// does not wait for others.
+    /// Returns a run of `plan` that is in flight from the start, if there is room for it and for all waiting
+    /// runs ([`Executor::run`]): at most `max_in_flight` runs are in flight. It begins with its first poll,
+    /// and does not wait for other runs.
     ///
-    /// The run is in flight until it has ended. A run that is dropped before its first poll ends at once, and
-    /// so does one of an inline executor. With workers, a dropped run ends when its running tasks and its
-    /// submitted device work have ended. [`Executor::in_flight`] counts it until then, and [`Executor::idle`]
-    /// waits for it.
+    /// The run is in flight until it has ended. If it is dropped before its first poll, it ends at once. So
+    /// does a dropped run of an inline executor. With workers, a dropped run ends when its running tasks and
+    /// its submitted device work have ended. [`Executor::in_flight`] counts it until then, and
+    /// [`Executor::idle`] waits for it.
     ///
     /// # Errors
     /// A [`Refused`] has the inputs, and an error for which [`Error::is_busy`] or [`Error::is_shut_down`] is
@@ -99,9 +99,9 @@ impl Executor {
         Run::reserved(self.core(), plan, inputs)
     }
 
-    /// Runs a pipeline over a stream of items. The results are a stream, in the order of the items. It begins
-    /// with its first poll, and counts as one run in flight. Of an iterator, `futures::stream::iter` makes a
-    /// stream. For a stream of `Result`s there is [`Executor::try_pipe`].
+    /// Runs a pipeline over a stream of items. Returns the stream of results, in the order of the items. It
+    /// begins with its first poll, and counts as one run in flight. `futures::stream::iter` makes a stream
+    /// from an iterator. For a stream of `Result`s use [`Executor::try_pipe`].
     ///
     /// # Examples
     /// ```
@@ -118,8 +118,8 @@ impl Executor {
         Piped::new(self.core(), pipeline, items, Ok)
     }
 
-    /// Runs a pipeline over a stream of items and errors, as [`Executor::pipe`]. An error of the source is an
-    /// error in its place.
+    /// Runs a pipeline over a stream of `Result`s, like [`Executor::pipe`]. An error of the source is an
+    /// error at the same place in the results.
     pub fn try_pipe<I, T, E, S>(&self, pipeline: &Pipeline<I, T>, items: S) -> Piped<S, I, T>
     where
         I: Data,
@@ -130,8 +130,9 @@ impl Executor {
         Piped::new(self.core(), pipeline, items, |item| item.map_err(Into::into))
     }
 
-    /// Runs a plan for each of a stream of inputs, at most `in_flight` at once. The outputs are a stream, in
-    /// the order of the inputs. It begins with its first poll, and counts as one run in flight.
+    /// Runs a plan for each of a stream of inputs, at most `in_flight` at the same time. Returns the stream
+    /// of outputs, in the order of the inputs. It begins with its first poll, and counts as one run in
+    /// flight.
     ///
     /// # Errors
     /// If `in_flight` is 0, or too large for the plan.
@@ -139,9 +140,9 @@ impl Executor {
         RunStream::new(self.core(), plan, inputs, in_flight, true)
     }
 
-    /// Does the same as [`Executor::run_stream`], and gives out the outputs as they come. To know whose they
-    /// are, let an id be an input that is an output too. An error has the number of its inputs
-    /// ([`Error::item`](crate::Error::item)).
+    /// Does the same as [`Executor::run_stream`], but yields outputs in the order in which their runs end. To
+    /// match outputs with inputs, declare an id as an input that is also an output. An error has the number
+    /// of its inputs ([`Error::item`](crate::Error::item)).
     ///
     /// # Errors
     /// If `in_flight` is 0, or too large for the plan.
@@ -175,7 +176,7 @@ impl Executor {
     /// Waits until no run is in flight. A run that is never polled or dropped stays in flight.
     ///
     /// # Errors
-    /// If it is awaited inside of one of this executor's nodes.
+    /// If the future is polled inside of one of this executor's nodes.
     ///
     /// # Cancellation
     /// Dropping the future changes nothing.
@@ -188,8 +189,8 @@ impl Executor {
         if self.core().is_forked() { 0 } else { self.core().in_flight() }
     }
 
-    /// Returns what the executor does at this moment: how much work is in flight, waits, or is suspended. In
-    /// a forked child, which lacks the executor's threads, all numbers are 0.
+    /// Returns the present state of the executor: how much work is in flight, waits, or is suspended. In a
+    /// forked child, which does not have the executor's threads, all numbers are 0.
     ///
     /// # Examples
     /// ```

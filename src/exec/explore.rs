@@ -1,5 +1,5 @@
-//! Real runs on the simulated device: one node at a time, in a chosen order, with injected faults. It tests
-//! graphs with their closures; [`Simulation`](crate::sim::Simulation) runs plans without closures.
+//! Real runs on the simulated device: one node at a time, in a chosen order, with injected faults. They test
+//! graphs with their closures. [`Simulation`](crate::sim::Simulation) runs plans without closures.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -9,9 +9,9 @@ use crate::error::{Error, Kind, Result};
 use crate::sim::{Explored, Faults};
 
 impl Executor {
-    /// Returns an executor on the simulated device. It has no threads, and runs one node at a time, each
-    /// drawn by `seed` from those that could run. The same seed gives the same order on every machine, if
-    /// async nodes use no time and no I/O.
+    /// Returns an executor on the simulated device. It has no threads, and runs one node at a time. `seed`
+    /// decides which of the nodes that could run comes next. The same seed gives the same order on every
+    /// machine, if async nodes use no time and no I/O.
     ///
     /// # Examples
     /// ```
@@ -32,7 +32,7 @@ impl Executor {
         Self::builder().simulated(Order::Seeded(seed), Faults::default()).build().expect("a simulated executor starts no threads")
     }
 
-    /// Returns the choices that a simulated executor has made. To replay them:
+    /// Returns the choices of a simulated executor. To replay them:
     /// `Executor::builder().simulated(Order::Replay(choices), Faults::default())`. For other executors the
     /// list is empty.
     pub fn choices(&self) -> Vec<u32> {
@@ -47,16 +47,16 @@ impl Executor {
 /// Calls `test` with a simulated executor once for each order in which its nodes can run, at most
 /// `orders_max` times. On real threads, the nodes of a graph run in one of these orders.
 ///
-/// `test` must do the same each time, but for the choices of the executor. So it awaits runs one by one, and
-/// uses no time and no I/O.
+/// `test` must do the same each time, except for the choices of the executor. So it awaits runs one by one,
+/// and uses no time and no I/O.
 ///
 /// `test` may also await the results of a pipeline, or of [`Executor::run_stream`]: then the nodes of all
 /// items in flight run in every order. If it awaits each result at once, an item begins as soon as there is
 /// room for it.
 ///
 /// # Errors
-/// If `test` returns an error, that is the source of an error that shows the choices. If `test` panics, the
-/// choices are printed. To replay them:
+/// If `test` returns an error. It is the source of the returned error, which shows the choices. If `test`
+/// panics, `explore` prints the choices, and the panic continues. To replay them:
 /// `Executor::builder().simulated(Order::Replay(vec![1, 0]), Faults::default()).build()?`.
 ///
 /// # Examples

@@ -1,4 +1,4 @@
-//! Engines and flows of an executor. Its flows share an engine.
+//! Engines and flows of an executor. All its flows share one engine.
 
 use std::future::Future;
 use std::sync::{Arc, Weak};
@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::flow::{Call, Flow, FlowRun, Function, Ports, Values};
 use crate::sync::{Mutex, lock};
 
-/// The engine that an executor's flows share, while there is a flow or a variable of it.
+/// The engine that an executor's flows share. It lives as long as a flow or a variable of it.
 pub(super) type SharedEngine = Mutex<Weak<EngineCore>>;
 
 impl Engine {
@@ -28,8 +28,8 @@ impl Engine {
 }
 
 impl Executor {
-    /// Returns the engine that flows share. It does not keep the executor. Each flow has a bound of its own,
-    /// so that none keeps another from pushing.
+    /// Returns the engine that flows share. It does not keep the executor alive. Each flow has its own limit
+    /// of operations, so that no flow keeps another from pushing.
     fn flow_engine(&self) -> Result<Engine> {
         self.core().check_process()?;
         let mut shared = lock(&self.flows);
@@ -41,20 +41,20 @@ impl Executor {
         Ok(Engine::of_core(core))
     }
 
-    /// Returns what is pending in the flows of this executor, and what each operation waits for.
+    /// Returns the pending operations of this executor's flows, with the operations that each waits for.
     ///
     /// # Errors
-    /// As [`Engine::blocked`].
+    /// Those of [`Engine::blocked`].
     pub fn blocked(&self) -> Result<Blocked> {
         self.core().check_process()?;
-        // Unlocked first: the drop of the last reference to the engine drops user values.
+        // The guard is released first: the drop of the last reference to the engine drops user values.
         let shared = lock(&self.flows).upgrade();
         shared.map_or(Ok(Blocked::default()), |core| Engine::of_core(core).blocked())
     }
 
-    /// Calls a function without a flow: makes a run of it that has typed arguments and results. It is lazy:
-    /// nothing happens until the future is polled. An argument is a `T` or an `Arc<T>`, so the results of one
-    /// call can be given to the next without a copy; where a node takes the argument, it is a `T`.
+    /// Calls a function without a flow, with typed arguments and results. The future is lazy: the run starts
+    /// at its first poll. An argument is a `T` or an `Arc<T>`, so the results of one call can be passed to
+    /// the next without a copy. Where a node takes the argument, it is a `T`.
     ///
     /// # Examples
     /// ```
@@ -82,7 +82,7 @@ impl Executor {
     /// branches and loops between them. See [`Flow`].
     ///
     /// Write `async |f: &Flow| ..`. A closure that returns an async block (`|f: &Flow| async move ..`) does
-    /// not compile: that block borrows `f` for longer than the closure may ("lifetime may not live long
+    /// not compile: the block borrows `f` for longer than the closure permits ("lifetime may not live long
     /// enough").
     ///
     /// Flows of one executor share an engine, so they may share variables. The flow does not keep the
@@ -90,7 +90,7 @@ impl Executor {
     /// [`Error::is_shut_down`](crate::Error::is_shut_down) is true.
     ///
     /// # Examples
-    /// Two halves of the work, side by side, within a deadline:
+    /// Two independent parts of the work at the same time, with a deadline:
     /// ```
     /// use std::time::Duration;
     ///

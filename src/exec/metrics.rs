@@ -9,8 +9,8 @@ use metrics::{Counter, Histogram, Unit};
 use super::{Ended, Observer, Stats, WorkKind, WorkSpan};
 use crate::name::Name;
 
-/// An observer that counts and times work with the crate [`metrics`](https://docs.rs/metrics), for whatever
-/// recorder the program installs: Prometheus, StatsD, a test. Needs the feature `metrics`.
+/// An observer that counts and times work with the crate [`metrics`](https://docs.rs/metrics). It works with
+/// any recorder that the program installs: Prometheus, StatsD, a test. Needs the feature `metrics`.
 ///
 /// | metric | labels | |
 /// |---|---|---|
@@ -21,9 +21,9 @@ use crate::name::Name;
 /// | `anabranch_operations_pending`, `anabranch_flows_suspended` | | gauges |
 /// | `anabranch_work_queued`, `anabranch_workers`, `anabranch_workers_asleep` | | gauges |
 ///
-/// `kind` is `run`, `item`, `flow`, `node` or `operation`; `ended` is `ok`, `failed` or `cancelled`. `name`
-/// is the name of a node or an operation, or of a run's graph. If names are many,
-/// [`Metrics::without_names`] leaves that label out.
+/// `kind` is `run`, `item`, `flow`, `node` or `operation`. `ended` is `ok`, `failed` or `cancelled`. `name`
+/// is the name of a node or an operation, or of a run's graph. If there are many names,
+/// [`Metrics::without_names`] leaves out that label.
 ///
 /// # Examples
 /// ```
@@ -39,7 +39,7 @@ use crate::name::Name;
 /// ```
 pub struct Metrics {
     has_names: bool,
-    /// What was registered, by the kind and the name of work.
+    /// The registered metrics, by the kind and the name of work.
     series: RwLock<HashMap<(&'static str, Name), Arc<Series>>>,
 }
 
@@ -63,8 +63,8 @@ impl Metrics {
         self
     }
 
-    /// Sets the gauges to what an executor does at this moment. Call it before the metrics are read, or now
-    /// and then.
+    /// Sets the gauges to the present state of an executor. Call it before the metrics are read, or
+    /// periodically.
     pub fn set_gauges(stats: &Stats) {
         let set = |name: &'static str, count: usize| metrics::gauge!(name).set(count as f64);
         set("anabranch_runs_in_flight", stats.runs_in_flight);
@@ -112,7 +112,7 @@ impl Series {
     }
 }
 
-/// Describes the metrics to the recorder that is installed.
+/// Describes the metrics to the installed recorder.
 fn describe() {
     metrics::describe_counter!("anabranch_work_total", "Runs, items, flows, nodes and operations that have ended");
     metrics::describe_histogram!("anabranch_wait_seconds", Unit::Seconds, "How long work waited after it was ready");
@@ -140,7 +140,7 @@ impl Observer for Metrics {
             Ended::Cancelled => 2,
         };
         series.ended[ended].increment(1);
-        // Items, and what is done in one go, may wait; flows begin when they are polled.
+        // A flow begins at its first poll, without a wait. All other work may wait.
         if !matches!(span.work.kind, WorkKind::Flow) {
             series.wait.record(span.wait_time());
         }

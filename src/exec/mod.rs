@@ -1,12 +1,12 @@
 //! Executors: workers and devices that run plans, engines and flows.
 //!
-//! An [`ExecutorBuilder`] has the settings of an [`Executor`]. An [`Observer`] is called for all
-//! work; [`Timeline`] is one. [`explore`](explore()) runs a test in every order in which its nodes can run.
+//! An [`ExecutorBuilder`] has the settings of an [`Executor`]. An [`Observer`] is called for all work.
+//! [`Timeline`] is an observer. [`explore`](explore()) runs a test in every order in which its nodes can run.
 //
 // EXECUTORS: the handles to workers and devices; they make runs, engines and flows.
 //
 // Lives here: `Executor`, its settings, its end; exploration of simulated orders; the engine that flows
-// share. Never here: how anything runs (`runtime`, `run`, `engine`, `flow`).
+// share. Never here: how work runs (`runtime`, `run`, `engine`, `flow`).
 
 mod builder;
 mod end;

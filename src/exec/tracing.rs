@@ -1,4 +1,4 @@
-//! An observer that gives spans of the crate `tracing`.
+//! An observer that makes spans of the crate `tracing`.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -11,8 +11,8 @@ use tracing::{Level, Span, field, span};
 use super::{Observer, Origin, RunId, Work, WorkKind, WorkSpan};
 use crate::graph::NodeId;
 
-/// An observer that gives work spans of the crate [`tracing`](https://docs.rs/tracing), with the target
-/// `anabranch`. Needs the feature `tracing`.
+/// An observer that makes a span of the crate [`tracing`](https://docs.rs/tracing) for each piece of work,
+/// with the target `anabranch`. Needs the feature `tracing`.
 ///
 /// | span | level | parent | follows from |
 /// |---|---|---|---|
@@ -22,9 +22,9 @@ use crate::graph::NodeId;
 /// | `operation` of a flow | debug | its flow | |
 /// | `operation` of an engine | debug | none: nothing awaits it, perhaps | the span that was current at its push |
 ///
-/// Each is open from the begin of the work to its end, and is the current span while this thread runs the
-/// body or polls the future. So what bodies log has the context of their run, and of the request that made
-/// it, on any thread. If spans of nodes are disabled, that of the run is current there.
+/// Each span is open from the beginning of the work to its end. It is the current span while a thread runs
+/// the body or polls the future. So what a body logs has the context of its run, and of the request that made
+/// the run, on any thread. If spans of nodes are disabled, the span of the run is current in bodies.
 ///
 /// | field | of | |
 /// |---|---|---|
@@ -55,7 +55,7 @@ use crate::graph::NodeId;
 /// ```
 #[derive(Default)]
 pub struct Tracing {
-    /// By run, so that threads that work on different runs do not contend.
+    /// Sharded by run, so that threads that work on different runs do not contend.
     shards: [Mutex<Spans>; SHARDS],
 }
 
@@ -63,7 +63,7 @@ const SHARDS: usize = 16;
 
 type Spans = HashMap<(RunId, Key), Span>;
 
-/// What tells pieces of work of a run apart.
+/// The key of a piece of work in its run.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Key {
     Run,
@@ -73,7 +73,7 @@ enum Key {
 }
 
 thread_local! {
-    /// The spans that this thread has entered.
+    /// The spans that this thread has entered and not left.
     static ENTERED: RefCell<Vec<EnteredSpan>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -88,13 +88,13 @@ impl Tracing {
         shard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the span of work, or else of its run.
+    /// Returns the span of a piece of work. Without one, returns the span of its run.
     fn span_of(&self, work: &Work) -> Option<Span> {
         let spans = self.shard(work.run);
         spans.get(&(work.run, key(work))).or_else(|| spans.get(&(work.run, Key::Run))).cloned()
     }
 
-    /// Returns the span that a node, an item or an operation of a flow is in.
+    /// Returns the parent span of a node, an item or an operation of a flow.
     fn parent_of(&self, work: &Work) -> Span {
         let spans = self.shard(work.run);
         let item = || spans.get(&(work.run, Key::Item(work.item))).filter(|span| !span.is_disabled());
@@ -130,12 +130,12 @@ impl Observer for Tracing {
 
     fn enters(&self, work: &Work) {
         let span = self.span_of(work).unwrap_or_else(Span::none);
-        // `leaves` takes it out, also if it is none.
+        // `leaves` removes the span, even if it is None.
         ENTERED.with_borrow_mut(|entered| entered.push(span.entered()));
     }
 
     fn leaves(&self, _: &Work) {
-        // Dropped outside of the borrow: that calls the subscriber.
+        // Dropped outside of the borrow, because the drop calls the subscriber.
         let entered = ENTERED.with_borrow_mut(Vec::pop);
         drop(entered);
     }
@@ -150,7 +150,7 @@ impl Observer for Tracing {
     }
 }
 
-/// Opens the span of work that was handed over where `current` was the current span.
+/// Opens the span of work that was handed over by code whose current span was `current`.
 fn open(work: &Work, current: Option<&Span>, parent: impl FnOnce() -> Span) -> Span {
     let (run, name, item) = (work.run.get(), &*work.name, work.item);
     let none = Span::none();

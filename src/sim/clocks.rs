@@ -1,28 +1,28 @@
-//! What each stream is ordered after: a vector clock, advanced as points are recorded and waited for
-//! (Mattern, "Virtual time and global states of distributed systems", 1989). Order in time is not enough: a
-//! wait must have caused it.
+//! The order that each stream is known to be in: a vector clock, which advances at records and waits
+//! (Mattern, "Virtual time and global states of distributed systems", 1989). Order in time is not enough to
+//! rule out a race: a wait must have caused it.
 
 use std::collections::HashMap;
 
 use crate::plan::Point;
 
-/// The most numbers that the clocks of one simulation may hold.
+/// The most counts that the clocks of one simulation may hold.
 const NUMBERS_MAX: usize = 1 << 26;
 
 pub(super) struct Clocks {
-    /// For each stream how many works of each stream are known to have ended.
+    /// For each stream, the number of ended works of every stream that it knows of.
     streams: Vec<Vec<u32>>,
     points: HashMap<Point, Vec<u32>>,
 }
 
 impl Clocks {
-    /// Returns the clocks of these streams; none if they would be too large.
+    /// Returns the clocks of these streams. Returns None if they would be too large.
     pub(super) fn new(streams: usize, records: usize) -> Option<Self> {
         let numbers = streams.saturating_mul(streams.saturating_add(records));
         (numbers <= NUMBERS_MAX).then(|| Self { streams: vec![vec![0; streams]; streams], points: HashMap::new() })
     }
 
-    /// A work of the stream has ended.
+    /// Counts the end of a work on the stream.
     pub(super) fn tick(&mut self, stream: u32) {
         self.streams[stream as usize][stream as usize] += 1;
     }
@@ -38,7 +38,7 @@ impl Clocks {
         }
     }
 
-    /// Whether `stream` knows that the work at `index` of `other` has ended.
+    /// Returns whether `stream` knows that the work with number `index` on `other` has ended.
     pub(super) fn knows(&self, stream: u32, other: u32, index: u32) -> bool {
         self.streams[stream as usize][other as usize] > index
     }

@@ -1,10 +1,10 @@
-//! All orders in which a schedule's nodes can run, one after the other.
+//! The exploration of all orders in which a schedule's nodes can run.
 
 use super::{SimLog, Simulation};
 use crate::device::sim::{Order, next_order};
 use crate::error::Result;
 
-/// The result of an exploration; made by [`Simulation::explore`] and [`explore`](crate::explore).
+/// The result of an exploration. Made by [`Simulation::explore`] and [`explore`](crate::explore).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Explored {

@@ -1,5 +1,5 @@
-//! Injected faults: nodes fail or take long, and devices are lost. A node's fault follows from the seed and
-//! the node alone, and not from the order of events.
+//! Injected faults: nodes fail or take longer, and devices are lost. The fault of a node depends on the seed
+//! and the node only, not on the order of events.
 
 use crate::device::sim::Draw;
 use crate::graph::{COST_US_MAX, NodeId};
@@ -33,7 +33,7 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Returns settings without faults. Those that are added with a probability are drawn by `seed`.
+    /// Returns settings without faults. The seed decides faults that are added with a probability.
     pub fn new(seed: u64) -> Self {
         Self { seed, ..Self::default() }
     }
@@ -54,12 +54,13 @@ impl Faults {
         Self { stall: probability, stall_factor: factor, ..self }
     }
 
-    /// Loses a device at this time, in microseconds. Nodes that have not ended there by then fail.
+    /// Sets that a device is lost at this time, in microseconds. Nodes on it that have not ended by then
+    /// fail.
     pub fn lose_device(self, device: u32, at_us: f64) -> Self {
         Self { lost: Some((device, at_us)), ..self }
     }
 
-    /// Says what is out of range, if something is.
+    /// Returns a description of a setting that is out of range, if there is one.
     pub(crate) fn fault(&self) -> Option<String> {
         let is_probability = |value: f64| (0.0..=1.0).contains(&value);
         if let Some(probability) = [self.fail, self.stall].into_iter().find(|&value| !is_probability(value)) {
@@ -80,12 +81,12 @@ impl Faults {
         if self.stall > 0.0 && draw.is_hit(self.stall) { self.stall_factor } else { 1.0 }
     }
 
-    /// When the device is lost, in microseconds.
+    /// Returns the time at which the device is lost, in microseconds. Returns None if it is not lost.
     pub(super) fn lost_us(&self, device: u32) -> Option<f64> {
         self.lost.filter(|&(lost, _)| lost == device).map(|(_, at_us)| at_us)
     }
 
-    /// A draw of the node's own.
+    /// Returns the random numbers of a node.
     fn draw(&self, node: NodeId) -> Draw {
         let mut draw = Draw(self.seed ^ (node.index() as u64).wrapping_mul(0xD1B5_4A32_D192_ED03));
         draw.word();

@@ -1,5 +1,5 @@
-//! How long loops and branches take: what their inner graphs take, each alone on a machine like that of the
-//! graph around.
+//! The duration of loops and branches. It is computed from the durations of their inner graphs, each alone on
+//! a machine like that of the graph around.
 
 use std::collections::HashMap;
 
@@ -17,11 +17,11 @@ pub(super) struct Inner {
     simulation: Simulation,
 }
 
-/// A loop or a branch: the number of the graph that it is in, none for the outermost one; and its node there.
+/// A loop or a branch: the number of its graph (None for the outermost one), and its node in that graph.
 type Control = (Option<usize>, NodeId);
 
 impl Inner {
-    /// All inner graphs of a schedule.
+    /// Returns all inner graphs of a schedule.
     pub(super) fn all(schedule: &Schedule) -> Vec<Self> {
         let of = |inner: &InnerSchedule| {
             let control = (inner.around(), inner.node());
@@ -32,9 +32,9 @@ impl Inner {
 }
 
 impl Simulation {
-    /// Returns how long each loop and branch of this graph takes.
+    /// Returns the duration of each loop and branch of this graph, in microseconds.
     pub(super) fn controls_us(&self) -> Result<HashMap<NodeId, f64>> {
-        // From the inside out: those inside come behind those around.
+        // Inner before outer: the list has each graph before its inner graphs, so it runs backwards.
         let mut took_us: HashMap<Control, Vec<(Role, f64)>> = HashMap::new();
         for (at, inner) in self.inner.iter().enumerate().rev() {
             let simulation = inner.simulation.clone().slots(self.slots).hand_off_us(self.hand_off_us);
@@ -45,7 +45,7 @@ impl Simulation {
         self.of_controls(None, &took_us)
     }
 
-    /// Returns how long each loop and branch of one graph takes, if its inner graphs took so long.
+    /// Returns the duration of each loop and branch of one graph, from the durations of its inner graphs.
     fn of_controls(&self, graph: Option<usize>, took_us: &HashMap<Control, Vec<(Role, f64)>>) -> Result<HashMap<NodeId, f64>> {
         let mut controls_us = HashMap::new();
         for node in self.shape.ids() {

@@ -11,13 +11,13 @@ use crate::plan::{Span, StreamKind};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Ending {
-    /// It has made its value.
+    /// The node made its value.
     Done,
-    /// It failed, by an injected fault.
+    /// The node failed by an injected fault.
     Failed,
-    /// It did not run, because one before it failed.
+    /// The node did not run, because a node before it failed.
     Skipped,
-    /// Its device was lost.
+    /// The node's device was lost.
     Lost,
 }
 
@@ -38,7 +38,7 @@ impl fmt::Display for Ending {
 pub enum SimEvent {
     /// A stream began with a node.
     Start {
-        /// When, in microseconds.
+        /// The time in microseconds.
         at_us: f64,
         /// The stream.
         stream: u32,
@@ -47,7 +47,7 @@ pub enum SimEvent {
     },
     /// A stream ended a node.
     End {
-        /// When, in microseconds.
+        /// The time in microseconds.
         at_us: f64,
         /// The stream.
         stream: u32,
@@ -58,7 +58,7 @@ pub enum SimEvent {
     },
     /// A stream reached a point.
     Record {
-        /// When, in microseconds.
+        /// The time in microseconds.
         at_us: f64,
         /// The stream.
         stream: u32,
@@ -67,7 +67,7 @@ pub enum SimEvent {
     },
     /// A stream continued after a wait for a point of another stream.
     Pass {
-        /// When, in microseconds.
+        /// The time in microseconds.
         at_us: f64,
         /// The stream.
         stream: u32,
@@ -76,7 +76,7 @@ pub enum SimEvent {
     },
 }
 
-/// Two nodes, one of which depends on the other, although the programs do not order them.
+/// Two nodes of which one depends on the other, but which the programs do not order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Race {
     /// The node that should come first.
@@ -94,16 +94,16 @@ impl fmt::Display for Race {
     }
 }
 
-/// The log of one simulation; made by [`Simulation::run`](crate::sim::Simulation::run).
+/// The log of one simulation. Made by [`Simulation::run`](crate::sim::Simulation::run).
 ///
-/// `{}` writes a line for each event. Equal simulations write equal bytes on every machine.
+/// `{}` writes a line for each event. Equal simulations write the same bytes on every machine.
 #[derive(Clone, Debug)]
 pub struct SimLog {
     pub(super) shape: Arc<Shape>,
-    /// What streams are called, and what their points.
+    /// The name of each stream, and the name of its points.
     pub(super) names: Vec<(String, String)>,
     pub(super) kinds: Vec<StreamKind>,
-    /// 0 if its nodes are not those of items.
+    /// The number of nodes of each item. 0 if the nodes are not those of items.
     pub(super) nodes_of_item: u32,
     pub(super) events: Vec<SimEvent>,
     pub(super) races: Option<Vec<Race>>,
@@ -142,33 +142,33 @@ impl SimLog {
         Span::makespan_us(&self.spans())
     }
 
-    /// Returns the dependences that the programs do not keep. The list is empty for each schedule that this
-    /// library makes.
+    /// Returns the dependencies that the programs do not keep. The list is empty for each schedule of this
+    /// library.
     ///
-    /// Races follow from the waits of streams, and not from overlaps in time, so any order finds all of them.
-    /// Returns None if the schedule is too large for this check: streams times records above 67 million.
+    /// Races depend on the waits of streams, not on overlaps in time, so a simulation in any order finds all
+    /// of them. Returns None if the schedule is too large for this check: if streams times records are above
+    /// 67 million.
     pub fn races(&self) -> Option<&[Race]> {
         self.races.as_deref()
     }
 
-    /// Returns the choices among nodes that could run next, which
-    /// [`Order::Replay`](crate::sim::Order::Replay) repeats. The list is empty for
-    /// [`Order::InOrder`](crate::sim::Order::InOrder).
+    /// Returns the choices among nodes that could run next. [`Order::Replay`](crate::sim::Order::Replay)
+    /// repeats them. The list is empty for [`Order::InOrder`](crate::sim::Order::InOrder).
     pub fn choices(&self) -> Vec<u32> {
         self.choices.iter().map(|choice| choice.0).collect()
     }
 
-    /// Returns the nodes that failed, by a fault or with their device.
+    /// Returns the nodes that failed, by a fault or because their device was lost.
     pub fn failed(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.ended(|ending| matches!(ending, Ending::Failed | Ending::Lost))
     }
 
-    /// Returns the nodes that did not run because one before them failed.
+    /// Returns the nodes that did not run because a node before them failed.
     pub fn skipped(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.ended(|ending| ending == Ending::Skipped)
     }
 
-    /// A name on one line.
+    /// Returns a node's name on one line.
     fn name(&self, node: NodeId) -> String {
         self.shape.name_of(node).replace(char::is_control, " ")
     }

@@ -1,5 +1,5 @@
 //! The simulated machine: programs as a discrete-event simulation. Streams advance until they wait for a
-//! point or for a slot of an engine; ends of nodes move the clock. Everything that happens goes into the log.
+//! point or for a slot of an engine. The ends of nodes move the clock. Every event goes into the log.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -15,11 +15,11 @@ use crate::plan::{Point, Step, StreamKind};
 /// A machine with the programs of one simulation.
 pub(super) struct Machine<'a> {
     simulation: &'a Simulation,
-    /// How long each loop and branch takes.
+    /// The duration of each loop and branch.
     controls_us: &'a HashMap<NodeId, f64>,
     /// For each node the nodes that it waits for.
     waits_for: Vec<Vec<NodeId>>,
-    /// For each node the streams that run it, and which of the stream's runs it is.
+    /// For each node, the streams that run it, each with the number of the run on that stream.
     runs: Vec<Vec<(u32, u32)>>,
     /// The place of each engine in `engines`.
     places: HashMap<EngineId, usize>,
@@ -28,8 +28,8 @@ pub(super) struct Machine<'a> {
     recorded: HashMap<Point, f64>,
     /// The streams that wait for each point.
     waiting: HashMap<Point, Vec<u32>>,
-    /// The streams that go on: when, in the order of insertion, and which. Times are not negative, so their
-    /// bits have the order of the numbers.
+    /// The streams that resume: at which time, in the order of insertion, and which stream. Times are not
+    /// negative, so their bits have the same order as the numbers.
     events: BinaryHeap<Reverse<(u64, u64, u32)>>,
     events_made: u64,
     now_us: f64,
@@ -37,7 +37,7 @@ pub(super) struct Machine<'a> {
     clocks: Option<Clocks>,
     races: Vec<Race>,
     log: Vec<SimEvent>,
-    /// Whether a run of the node has failed or was skipped.
+    /// Whether a run of the node failed or was skipped.
     is_bad: Vec<bool>,
 }
 
@@ -45,20 +45,20 @@ pub(super) struct Machine<'a> {
 struct Stream {
     /// The next step, or the node that runs.
     next: usize,
-    /// How the node that runs will end.
+    /// The ending of the node that runs.
     ending: Ending,
     /// The place of the engine that the node takes.
     engine: usize,
 }
 
-/// The free slots of an engine, and the streams that want one.
+/// The free slots of an engine, and the streams that wait for one.
 struct Engine {
     free: u32,
     ready: Ready,
 }
 
-/// Streams that have come to a node. In order, the stream of the lowest place is the next; otherwise the
-/// chooser picks by number.
+/// Streams that have reached a node. With [`Order::InOrder`], the next stream is the one whose node has the
+/// lowest place. Otherwise the chooser picks one by number.
 enum Ready {
     ByPlace(BinaryHeap<Reverse<(u32, u32)>>),
     Listed(Vec<u32>),
@@ -114,7 +114,8 @@ impl<'a> Machine<'a> {
             self.fill_slots();
             let Some(&Reverse((at, ..))) = self.events.peek() else { break };
             self.now_us = f64::from_bits(at);
-            // All events of one time come before slots are given out, so that each stream has its chance.
+            // All events at one time come before slots are given out, so that all streams that are ready then
+            // compete.
             while let Some(&Reverse((at, _, stream))) = self.events.peek()
                 && f64::from_bits(at) <= self.now_us
             {
@@ -133,7 +134,7 @@ impl<'a> Machine<'a> {
         Ok(SimLog { shape, names, kinds, nodes_of_item, events, races, choices: chooser.made })
     }
 
-    /// Returns an error if a stream has not come to its end, or choices to replay do not fit.
+    /// Returns an error if a stream did not reach its end, or if choices to replay do not fit.
     fn check_ends(&self) -> Result<()> {
         if let Some(stream) = (0..self.streams.len() as u32).find(|&stream| !self.steps_left(stream).is_empty()) {
             let node =
@@ -150,7 +151,7 @@ impl<'a> Machine<'a> {
         &self.simulation.programs[stream as usize].1[self.streams[stream as usize].next..]
     }
 
-    /// Lets a stream go on to its next node, or to a point that no stream has recorded.
+    /// Advances a stream to its next node, or to a wait for a point that is not recorded yet.
     fn advance(&mut self, stream: u32) {
         while let Some(&step) = self.steps_left(stream).first() {
             match step {
@@ -198,7 +199,7 @@ impl<'a> Machine<'a> {
         self.events.push(Reverse((at_us.to_bits(), self.events_made, stream)));
     }
 
-    /// Gives free slots to streams that want one, engine after engine.
+    /// Gives free slots to the streams that wait for them, engine after engine.
     fn fill_slots(&mut self) {
         for engine in 0..self.engines.len() {
             while self.engines[engine].free > 0
@@ -234,7 +235,7 @@ impl<'a> Machine<'a> {
         *next += 1;
     }
 
-    /// Checks that the stream knows the end of everything that the node waits for.
+    /// Checks that the stream knows the end of each node that this node waits for.
     fn check_races(&mut self, stream: u32, node: NodeId) {
         let Some(clocks) = &self.clocks else { return };
         for &source in &self.waits_for[node.index()] {
@@ -254,7 +255,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Returns how a node that begins now will end, and how long it takes.
+    /// Returns the ending of a node that begins now, and its duration.
     fn outcome(&self, stream: u32, node: NodeId) -> (Ending, f64) {
         if self.waits_for[node.index()].iter().any(|source| self.is_bad[source.index()]) {
             return (Ending::Skipped, 0.0);

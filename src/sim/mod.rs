@@ -1,11 +1,12 @@
 //! Simulation: schedules on a simulated machine in virtual time. It shows how long they take, in which orders
-//! they can run, and whether a race is possible.
+//! they can run, and whether they have a race.
 //!
 //! A [`Simulation`] runs a schedule and returns a [`SimLog`]. [`Slots`] limit the work that the machine does
-//! at once. [`Order`] chooses among the nodes that could run next. [`Faults`] make nodes fail.
-//! [`Simulation::explore`] tries all orders. The log of a seed is the same, byte for byte, on every machine.
+//! at the same time. [`Order`] chooses among the nodes that could run next. [`Faults`] make nodes fail.
+//! [`Simulation::explore`] tries all orders. The same seed gives the same log, byte for byte, on every
+//! machine.
 //!
-//! Real runs can be simulated, too: see [`Executor::sim`](crate::Executor::sim) and
+//! Real runs can be simulated too: see [`Executor::sim`](crate::Executor::sim) and
 //! [`explore`](crate::explore).
 //
 // REHEARSAL. Lives here: the simulation, its machine and its log, the clocks that find races, injected

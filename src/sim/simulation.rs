@@ -11,27 +11,27 @@ use crate::error::{Kind, Result};
 use crate::graph::{Backend, COST_US_MAX, NodeId, NodeShape, Shape, check_ids};
 use crate::plan::{Point, Schedule, Step, StreamKind, check_steps};
 
-/// The work that a simulated machine does at once. Each device has compute and copy engines of its own; the
-/// host has cores.
+/// The work that a simulated machine does at the same time. Each device has its own compute and copy engines.
+/// The host has cores.
 ///
-/// `gpu` nodes take a compute slot, `mixed` nodes a slot for copies to the device, `cpu` nodes a core. A node
-/// whose command is `copy-up` or `copy-down` takes that copy engine.
+/// A `gpu` node takes a compute slot, a `mixed` node a slot for copies to the device, a `cpu` node a core. A
+/// node whose command is `copy-up` or `copy-down` takes a slot of that copy engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Slots {
-    /// Kernels at once, on each device.
+    /// The number of kernels at the same time, on each device.
     pub compute: u32,
-    /// Copies from the host at once, on each device.
+    /// The number of copies from the host at the same time, on each device.
     pub copy_up: u32,
-    /// Copies to the host at once, on each device.
+    /// The number of copies to the host at the same time, on each device.
     pub copy_down: u32,
-    /// Tasks at once on the host.
+    /// The number of tasks at the same time on the host.
     pub cores: u32,
 }
 
 impl Default for Slots {
-    /// Returns the slots of a large GPU, with 128 kernels and a copy in each direction, and of a host with 8
-    /// cores.
+    /// Returns the slots of a large GPU, with 128 kernels and one copy in each direction, and of a host with
+    /// 8 cores.
     fn default() -> Self {
         Self { compute: 128, copy_up: 1, copy_down: 1, cores: 8 }
     }
@@ -80,9 +80,9 @@ impl Slots {
 pub struct Simulation {
     pub(super) shape: Arc<Shape>,
     pub(super) programs: Vec<(StreamKind, Vec<Step>)>,
-    /// What the log calls the streams, and what it calls their points.
+    /// The name of each stream in the log, and the name of its points.
     pub(super) names: Vec<(String, String)>,
-    /// 0 if its nodes are not those of items.
+    /// The number of nodes of each item. 0 if the nodes are not those of items.
     pub(super) nodes_of_item: u32,
     /// The place of each node in issue order.
     pub(super) places: Vec<u32>,
@@ -91,22 +91,22 @@ pub struct Simulation {
     pub(super) order: Order,
     pub(super) faults: Faults,
     is_one_at_a_time: bool,
-    /// The inner graphs, those around before those inside.
+    /// The inner graphs, outer before inner.
     pub(super) inner: Vec<Inner>,
 }
 
 impl Simulation {
-    /// Returns the simulation of a schedule: in order, with the default slots, without faults, and with waits
-    /// that take no time.
+    /// Returns a simulation of a schedule: in order, with the default slots, without faults, and with
+    /// hand-offs that take no time.
     ///
     /// A loop or branch takes the sum of the times of its inner graphs, each alone on such a machine, in
-    /// order and without faults. A loop has the number of iterations that its shape says, and a branch takes
-    /// the arm that its shape says.
+    /// order and without faults. A loop has the expected number of iterations of its shape, and a branch
+    /// takes the expected arm.
     pub fn new(schedule: &Schedule) -> Self {
         Self { inner: Inner::all(schedule), ..Self::of_one(schedule) }
     }
 
-    /// Without inner graphs.
+    /// Returns a simulation without inner graphs.
     pub(super) fn of_one(schedule: &Schedule) -> Self {
         let programs = (0..schedule.streams()).map(|stream| (schedule.kind(stream), schedule.steps(stream).to_vec())).collect();
         let mut places = vec![0; schedule.order().len()];
@@ -119,8 +119,8 @@ impl Simulation {
         Self { places, names, ..Self::of_programs(schedule.shape().clone(), programs) }
     }
 
-    /// Returns the simulation of programs, which need not be a correct plan of `shape`, in the form of
-    /// [`Shape::verify_programs`].
+    /// Returns a simulation of programs, in the form of [`Shape::verify_programs`]. They need not be a
+    /// correct plan of `shape`.
     pub fn of_programs(shape: impl Into<Arc<Shape>>, programs: Vec<(StreamKind, Vec<Step>)>) -> Self {
         let shape = shape.into();
         let places = (0..shape.nodes().len() as u32).collect();
@@ -141,28 +141,28 @@ impl Simulation {
         }
     }
 
-    /// Sets how many nodes each item has, what the log calls the streams and their points, and the place of
-    /// each node in issue order.
+    /// Sets the number of nodes of each item, the names of streams and of their points, and the place of each
+    /// node in issue order.
     pub(crate) fn over_items(self, nodes_of_item: u32, names: Vec<(String, String)>, places: Vec<u32>) -> Self {
         Self { nodes_of_item, names, places, ..self }
     }
 
-    /// Returns the shape: the ids of its nodes are those of faults, and of the log.
+    /// Returns the shape. The ids of its nodes are those in faults and in the log.
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
 
-    /// Sets the work that the machine does at once. An engine with 0 slots counts as one with 1.
+    /// Sets the work that the machine does at the same time. An engine with 0 slots counts as one with 1.
     pub fn slots(self, slots: Slots) -> Self {
         Self { slots, ..self }
     }
 
-    /// Sets the time from a record until a stream that waits for it continues, in microseconds.
+    /// Sets the time from a record until a waiting stream resumes, in microseconds. The default is 0.
     pub fn hand_off_us(self, hand_off_us: f64) -> Self {
         Self { hand_off_us, ..self }
     }
 
-    /// Sets the order: the choice among the nodes that could run next.
+    /// Sets the order, which chooses among the nodes that could run next.
     pub fn order(self, order: Order) -> Self {
         Self { order, ..self }
     }
@@ -172,8 +172,8 @@ impl Simulation {
         Self { faults, ..self }
     }
 
-    /// Runs one node at a time, whatever its engine. Then each order that the programs allow is possible,
-    /// whatever the costs.
+    /// Makes the machine run one node at a time, on any engine. Then each order that the programs allow is
+    /// possible, with any costs.
     pub fn one_at_a_time(self) -> Self {
         Self { is_one_at_a_time: true, ..self }
     }
@@ -181,10 +181,10 @@ impl Simulation {
     /// Runs the programs.
     ///
     /// # Errors
-    /// - A stream waits for ever: in a circle, or for a point that no stream records. The error names the
-    ///   node that it never reaches.
+    /// - A stream waits for ever: in a cycle, or for a point that no stream records. The error names the node
+    ///   that the stream never reaches.
     /// - The time of a hand-off or of a fault is out of range.
-    /// - The shape or a program names a node that the shape does not have.
+    /// - The shape or a program names an unknown node.
     /// - A stream records a point of another stream, or its own points out of order.
     /// - The choices to [replay](Order::Replay) do not fit.
     pub fn run(&self) -> Result<SimLog> {
@@ -201,7 +201,7 @@ impl Simulation {
         Machine::new(self, &self.controls_us()?).run()
     }
 
-    /// Checks that each stream records points of its own, in ascending order.
+    /// Checks that each stream records only its own points, in ascending order.
     fn check_records(&self) -> Result<()> {
         for (stream, (_, steps)) in (0..).zip(&self.programs) {
             let mut last = None;
