@@ -92,8 +92,8 @@ impl Graph {
     /// results calls `init`.
     ///
     /// If the phase that makes the value is the one that reads it, a reader gets the value of the item
-    /// before. For each phase in between, the value is one item older. If the node that makes it fails for an
-    /// item, the previous value stays.
+    /// before. For each phase by which the maker is later than the reader, the value is one item older. If
+    /// the node that makes it fails for an item, the previous value stays.
     pub fn feedback<T: Data + Clone>(
         &mut self,
         name: impl Into<Name>,

@@ -1,4 +1,4 @@
-//! Guides, one subject each. Their code is tested.
+//! Guides, with one subject each. Their code is tested.
 //!
 //! Start with the program on the [first page](crate), then read [`graphs`] and [`bodies`].
 //!
@@ -19,8 +19,8 @@
 //! | [`simulation`] | all orders of a graph, virtual time, pictures, and the tool |
 //! | [`testing`] | tests of your concurrent code: all orders, replays, faults, wakers, loom |
 //
-// GUIDES: text for users, beside the API. Lives here: one Markdown file per subject, whose code is tested.
-// Never here: code of the library.
+// GUIDES: text for users, beside the API. Lives here: one Markdown file for each subject, whose code is
+// tested. Never here: code of the library.
 
 #[doc = include_str!("graphs.md")]
 pub mod graphs {}
