@@ -204,7 +204,7 @@ impl Graph {
     /// Adds a kernel whose submission can fail.
     ///
     /// # Errors
-    /// The same as of [`Graph::try_task`].
+    /// Those of [`Graph::try_task`].
     pub fn try_kernel<I, S, R, F>(&mut self, name: impl Into<Name>, reads: I, work: F) -> Value<R>
     where
         I: Reads<Graph>,

@@ -48,7 +48,7 @@ impl Carry {
 /// The moves of a loop or a branch.
 #[derive(Clone)]
 pub(crate) struct Carries {
-    /// The moves at its begin.
+    /// The moves at its start.
     pub(crate) enter: Box<[Carry]>,
     /// The moves after each inner graph that gives states.
     pub(crate) give: Box<[Box<[Carry]>]>,
@@ -162,7 +162,7 @@ impl<'g> Settling<'g> {
         self.views(state).any(|(_, view)| view.sharer.is_some())
     }
 
-    /// Returns for each state whether it may have another owner, and why: at the begin of an inner graph, and
+    /// Returns for each state whether it may have another owner, and why: at the start of an inner graph, and
     /// at the end of the control.
     fn lost(&self, shared: &[bool]) -> Vec<[Option<Lost>; 2]> {
         let is_lost = |(state, &is_shared): (&State, &bool)| match (state.is_taken, is_shared) {

@@ -310,10 +310,10 @@ impl Drawing<'_> {
         self.arrows.push((from, Arrow { phase, shift }));
     }
 
-    /// Returns whether an arrow is kept by the order of device queues, because its target is queued behind
-    /// its source. The source is an earlier phase of the same item, or the same phase of the item before, on
-    /// the same lane. In lockstep, the latter begins when the previous schedule iteration has ended. A value
-    /// for another phase of a later item is not on the lane of its reader.
+    /// Returns whether a device queue keeps an arrow: its target is queued behind its source, an earlier
+    /// phase of the item, or the same phase of the item before on the same lane. The latter does not hold if
+    /// the phase feeds an earlier one, whose lane does not have the value. In lockstep no queue does: phases
+    /// wait for the end of the previous schedule iteration.
     fn is_behind(&self, queued: &[Option<u32>], from: u32, Arrow { phase, shift }: Arrow) -> bool {
         let feeds_another = || self.arrows.iter().any(|&(other, arrow)| other == from && arrow.phase < from);
         let is_order = || from == phase && shift == 1 && !feeds_another();

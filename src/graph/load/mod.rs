@@ -33,7 +33,7 @@ impl Graph {
     /// number behind it, for the second and later values of a loop or branch).
     ///
     /// # Errors
-    /// The error names a node by its path, and the fault. The node has no body; reads other values than its
+    /// The error names a node by its path, and its fault: the node has no body; reads other values than its
     /// body expects; decides about a loop or a branch, but its body was added by [`Bodies::node`]; has an
     /// inner graph whose values do not fit its states; or makes two outputs of one name. Other errors are
     /// those of [`Graph::compile`] for a shape.
