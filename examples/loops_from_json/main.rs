@@ -11,7 +11,7 @@
 use anabranch::graph::{Bodies, Shape, above};
 use anabranch::{BoxError, Executor, Graph, Name, Plan, Result, Value, inputs};
 
-const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/loops_from_json/graph.json");
+const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/loops_from_json/graph.json");
 
 type One = Value<f64>;
 type Two = (Value<f64>, Value<f64>);

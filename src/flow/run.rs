@@ -13,7 +13,7 @@ use pin_project_lite::pin_project;
 use super::context::{Flow, FlowShared};
 use crate::engine::Engine;
 use crate::error::{BoxError, Error, Kind, Result, panic_message, shielded};
-use crate::runtime::{Begun, Cancel, Canceller, Counted, Deadline, RunId, WaiterKey, inside_flow, poll_share};
+use crate::runtime::{Begun, Cancel, Canceller, Counted, Deadline, RunId, WaiterKey, inside_poll, poll_share};
 
 pin_project! {
     /// Control flow as async code: a future of what the closure returns. Made by
@@ -274,7 +274,7 @@ fn poll_code<T>(
         return Poll::Ready(Err(error));
     }
     shared.slice.begin();
-    let polled = inside_flow(|| catch_unwind(AssertUnwindSafe(|| code.poll(cx))));
+    let polled = inside_poll(|| catch_unwind(AssertUnwindSafe(|| code.poll(cx))));
     let error = match (polled, shared.scope.failure()) {
         (Err(panic), _) => Kind::FlowPanicked { message: panic_message(panic) }.into(),
         (Ok(polled), Some(refused)) => {

@@ -72,28 +72,28 @@ pub(crate) fn is_outside() -> bool {
 }
 
 thread_local! {
-    /// Whether this thread polls a flow's code.
-    static IS_IN_FLOW: Cell<bool> = const { Cell::new(false) };
+    /// Whether this thread polls the code of a flow, a node or an operation.
+    static IS_IN_POLL: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Polls a flow's code.
+/// Polls the code of a flow, a node or an operation.
 #[inline]
-pub(crate) fn inside_flow<R>(poll: impl FnOnce() -> R) -> R {
+pub(crate) fn inside_poll<R>(poll: impl FnOnce() -> R) -> R {
     struct Leave(bool);
 
     impl Drop for Leave {
         fn drop(&mut self) {
-            let _ = IS_IN_FLOW.try_with(|is_in_flow| is_in_flow.set(self.0));
+            let _ = IS_IN_POLL.try_with(|is_in_poll| is_in_poll.set(self.0));
         }
     }
 
-    let _leave = Leave(IS_IN_FLOW.try_with(|is_in_flow| is_in_flow.replace(true)).unwrap_or(false));
+    let _leave = Leave(IS_IN_POLL.try_with(|is_in_poll| is_in_poll.replace(true)).unwrap_or(false));
     poll()
 }
 
 /// Returns true if this thread runs a flow, a node or an operation of any executor.
 pub(crate) fn is_inside_work() -> bool {
-    !is_outside() || IS_IN_FLOW.try_with(Cell::get).unwrap_or(false)
+    !is_outside() || IS_IN_POLL.try_with(Cell::get).unwrap_or(false)
 }
 
 /// Returns true if this thread runs something of that executor or engine.

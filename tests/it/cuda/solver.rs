@@ -2,10 +2,10 @@
 //! kernels registered here add in the order of its twins. What its own kernels give on a GPU is the same but
 //! for the last digits: `dot` adds in 256 parts there.
 
-#[path = "../../../examples/conjugate_gradient/solver.rs"]
+#[path = "../../../examples/programs/conjugate_gradient/solver.rs"]
 #[allow(clippy::module_inception)]
 mod solver;
-#[path = "../../../examples/conjugate_gradient/vectors.rs"]
+#[path = "../../../examples/programs/conjugate_gradient/vectors.rs"]
 mod vectors;
 
 use std::sync::Once;

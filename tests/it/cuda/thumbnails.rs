@@ -1,17 +1,17 @@
 //! The graph of the example `thumbnails`, on the host and on a GPU: one graph, the same bits. And which
 //! device the example takes.
 
-#[path = "../../../examples/thumbnails/device.rs"]
+#[path = "../../../examples/programs/thumbnails/device.rs"]
 mod device;
-#[path = "../../../examples/thumbnails/device_ops.rs"]
+#[path = "../../../examples/programs/thumbnails/device_ops.rs"]
 mod device_ops;
-#[path = "../../../examples/thumbnails/files.rs"]
+#[path = "../../../examples/programs/thumbnails/files.rs"]
 #[allow(dead_code)]
 mod files;
-#[path = "../../../examples/thumbnails/graph.rs"]
+#[path = "../../../examples/programs/thumbnails/graph.rs"]
 #[allow(dead_code)]
 mod graph;
-#[path = "../../../examples/thumbnails/image_ops.rs"]
+#[path = "../../../examples/programs/thumbnails/image_ops.rs"]
 #[allow(dead_code)]
 mod image_ops;
 
@@ -61,7 +61,7 @@ fn pictures(folder: &Path) -> Vec<PathBuf> {
         image.save(&path).unwrap();
         path
     });
-    let photo = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/thumbnails/photos/chelsea.jpg");
+    let photo = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/programs/thumbnails/photos/chelsea.jpg");
     noise.chain([photo]).collect()
 }
 

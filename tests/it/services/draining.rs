@@ -134,6 +134,28 @@ fn a_node_that_has_begun_makes_runs() {
 }
 
 #[test]
+fn an_operation_that_has_begun_makes_runs() {
+    // Seen to fail (an inline executor refused the run) with a mark of the polls of flows alone.
+    for exec in executors() {
+        let engine = Engine::new(&exec).unwrap();
+        let (sender, receiver) = oneshot::channel::<u32>();
+        let (word_sender, word) = letter();
+        let (inside, plan, x) = (exec.clone(), waiting(), engine.var("x", 0));
+        let sum = Op::future("sum", (), &x, async move || {
+            let x = receiver.await?;
+            Ok(x + *inside.run(&plan, word).await?.take::<u32>("word")?)
+        });
+        let pushed = block_on(engine.push(sum)).unwrap();
+        let mut drain = exec.drain();
+        assert!(poll_once(&mut drain).is_pending());
+        sender.send(1).unwrap();
+        word_sender.send(2).unwrap();
+        let (pushed, drained) = block_on(async { futures::join!(pushed, drain) });
+        assert!(pushed.is_ok() && drained.is_ok());
+    }
+}
+
+#[test]
 fn a_pipeline_takes_no_further_items() {
     // Seen to fail (it went on for ever) with a source that is polled on.
     for exec in executors() {

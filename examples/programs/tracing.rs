@@ -1,8 +1,8 @@
 //! Logs with context: each line that a node logs has its node, its run and the request that asked for it.
 //!
 //! ```sh
-//! cargo run --features tracing --example tracing
-//! RUST_LOG=info,anabranch=info cargo run --features tracing --example tracing     # without spans of nodes
+//! cargo run --example tracing
+//! RUST_LOG=info,anabranch=info cargo run --example tracing     # without spans of nodes
 //! ```
 
 use std::sync::Arc;

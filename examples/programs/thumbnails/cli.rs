@@ -10,11 +10,11 @@ use clap::Parser;
 use crate::device::Device;
 
 /// The repository of this example, wherever it is started from.
-const REPOSITORY: &str = env!("CARGO_MANIFEST_DIR");
+const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 const EXAMPLES: &str = "\
 Examples:
-  The photographs that come along (licences in examples/thumbnails/photos/LICENSES.md):
+  The photographs that come along (licences in examples/programs/thumbnails/photos/LICENSES.md):
     cargo run --release --example thumbnails
 
   Your own, smaller and with 8 in flight:
@@ -58,7 +58,7 @@ pub(crate) struct Args {
 impl Args {
     /// Returns the folder to read.
     pub(crate) fn dir(&self) -> PathBuf {
-        self.dir.clone().unwrap_or_else(|| Path::new(REPOSITORY).join("examples/thumbnails/photos"))
+        self.dir.clone().unwrap_or_else(|| Path::new(REPOSITORY).join("examples/programs/thumbnails/photos"))
     }
 
     /// Returns the folder to write: where `cargo clean` removes it, if none was given.
@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn without_arguments_the_photographs_that_come_along_are_read() {
         let args = Args::parse_from(["thumbnails"]);
-        assert!(args.dir().ends_with("examples/thumbnails/photos"));
+        assert!(args.dir().ends_with("examples/programs/thumbnails/photos"));
         assert!(args.out().ends_with("target/thumbnails-out"));
         assert_eq!((args.side, args.in_flight(), args.device, args.quiet), (224, 32, Device::Auto, false));
         assert!(args.workers() >= 1);

@@ -32,7 +32,7 @@ use solver::{Solution, Solver};
 use vectors::Rows;
 
 /// The matrix that comes along.
-const POISSON: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/conjugate_gradient/poisson.mtx");
+const POISSON: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/conjugate_gradient/poisson.mtx");
 
 /// Solves A x = b by conjugate gradients, for a symmetric and positive definite A and a b that is known to
 /// give x = 1/n, 2/n, ... 1.

@@ -2,7 +2,7 @@
 //! asks itself a few questions, and ends when those that it has accepted are answered.
 //!
 //! ```sh
-//! cargo run --features tower --example axum_handler
+//! cargo run --example axum_handler
 //! ```
 
 use std::error::Error as _;

@@ -1,7 +1,7 @@
 //! A text page of metrics for Prometheus: what ran, how long it waited and took, what is in flight.
 //!
 //! ```sh
-//! cargo run --features metrics --example metrics
+//! cargo run --example metrics
 //! ```
 
 use std::sync::Arc;
