@@ -21,6 +21,8 @@
 
 #[path = "cuda/by_hand.rs"]
 mod by_hand;
+#[path = "cuda/driver.rs"]
+mod driver;
 #[path = "run/report/machine.rs"]
 mod machine;
 #[path = "run/report/markers.rs"]
@@ -42,7 +44,7 @@ use std::time::Instant;
 use anabranch::device::{Kernel, Launch};
 use anabranch::policy::{CriticalPath, Policy, Single};
 use anabranch::{DeviceStream, Executor, Graph, Inputs, Plan, Value};
-use anabranch_soft_cuda::{Client, Device, Param, Which};
+use anabranch_soft_cuda::{Device, Param, Which};
 use clap::Parser;
 use futures::executor::block_on;
 
@@ -130,18 +132,12 @@ pub(crate) const NOTHING: &str =
 
 fn main() {
     let args = Args::parse();
-    // SAFETY: it looks for a library of a well-known name.
-    let has_gpu = unsafe { cudarc::driver::sys::is_culib_present() };
-    let soft = (!has_gpu).then(|| {
-        let client = Client::beside_this_test().unwrap_or_else(|no_driver| {
-            println!("skipped: no CUDA driver, and {no_driver}");
-            std::process::exit(0)
-        });
+    let software = driver::software();
+    let soft = software.map(|client| {
         client.register_kernel("nothing", &[Param::scalar::<u32>()], |_| ());
         client.device(args.ordinal).track_races(false);
         client.device(args.ordinal)
     });
-    let driver = if has_gpu { "NVIDIA's driver" } else { "the software driver" };
     let columns = [
         "shape",
         "policy",
@@ -168,8 +164,9 @@ fn main() {
         }
     }
     let text = format!(
-        "{} Over {driver}.\n\nGraphs of {} empty kernels, {} runs a round, {ROUNDS} rounds.\n\n{}",
+        "{} Over {}.\n\nGraphs of {} empty kernels, {} runs a round, {ROUNDS} rounds.\n\n{}",
         Machine::now().text(),
+        driver::name(software.as_ref()),
         args.nodes,
         args.runs,
         table.markdown()

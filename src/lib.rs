@@ -56,7 +56,7 @@ pub mod policy {
 /// [`Executor::cuda`] makes an executor on a GPU.
 #[cfg(feature = "cuda")]
 pub mod cuda {
-    pub use crate::device::cuda::{Completion, RawStream};
+    pub use crate::device::cuda::{Completion, RawStream, SelfTest, Trial, TrialOutcome, self_test};
     pub use crate::runtime::Pace;
     #[cfg(doc)]
     use crate::{DeviceStream, Executor};

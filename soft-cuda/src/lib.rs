@@ -9,4 +9,4 @@ mod wire;
 
 pub use client::{Client, Device, Launch, LoadError, Violation};
 pub use code::Code;
-pub use wire::{Counters, HostFunctions, Param, ParamKind, ViolationKind, Which};
+pub use wire::{Counters, HostFunctions, Param, ParamKind, Seen, ViolationKind, Which};

@@ -9,7 +9,7 @@ use std::ffi::c_void;
 pub(crate) const CONTROL_SYMBOL: &[u8] = b"anabranch_soft_cuda_control";
 
 /// Counts changes of this file; client and driver must have been built from the same one.
-pub(crate) const WIRE: u32 = 2;
+pub(crate) const WIRE: u32 = 3;
 
 /// The ordinal that stands for the process, where a setting belongs to no device.
 pub(crate) const PROCESS: u32 = u32::MAX;
@@ -148,6 +148,24 @@ pub enum HostFunctions {
     Serialised,
 }
 
+/// When the host learns what a stream has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Seen {
+    /// As soon as it is done.
+    AtOnce,
+    /// When the host has waited for the stream, for an event behind it, or for the context.
+    AfterSync,
+    /// Never.
+    Never,
+}
+
+impl Seen {
+    pub(crate) fn of(number: u64) -> Self {
+        [Self::AfterSync, Self::Never].into_iter().find(|&seen| seen as u64 == number).unwrap_or(Self::AtOnce)
+    }
+}
+
 /// What can be set, each with up to three numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -175,6 +193,10 @@ pub(crate) enum Setting {
     ReleaseFirstStall,
     /// 0 called, 1 dropped, 2 late (microseconds), 3 serialised.
     HostFunctions,
+    /// When the host sees them.
+    WrittenValues,
+    /// When their queries succeed.
+    Events,
     /// On or off.
     Absent,
     /// Attribute, value.

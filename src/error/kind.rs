@@ -399,6 +399,8 @@ pub(crate) enum Kind {
     NoDevice { ordinal: u32, count: u32 },
     #[error("CUDA device {ordinal} has no {lacks}, which this library needs")]
     OldDevice { ordinal: u32, lacks: &'static str },
+    #[error("{device} {fault}")]
+    Completion { device: String, fault: String },
     #[error(
         "there is no device {device}, counted from 0: the executor has {count}; give it more (Executor::builder().cuda(&[..])), or name another device"
     )]

@@ -120,7 +120,9 @@ fn an_executor_that_gets_too_few_threads_leaves_none() {
                 Err(refused) => {
                     let hint = "use fewer workers, or raise the limit of threads (ulimit -u)";
                     let wanted = format!("the operating system refused to start a thread of the executor: {hint}");
-                    assert_eq!(refused.to_string(), wanted);
+                    // The stream on which the device is tested is a thread of the software driver.
+                    let by_driver = "the CUDA driver answered CUDA_ERROR_UNKNOWN (999)";
+                    assert!([&*wanted, by_driver].contains(&&*refused.to_string()), "{refused}");
                 }
             }
             // A thread of the driver may have been about to end when they were counted.

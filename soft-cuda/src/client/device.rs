@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::code::Code;
-use crate::wire::{Control, Counters, DEVICES, HostFunctions, List, Setting, Text, ViolationKind, Which};
+use crate::wire::{Control, Counters, DEVICES, HostFunctions, List, Seen, Setting, Text, ViolationKind, Which};
 
 /// Something that was done wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,6 +126,16 @@ impl Device {
             HostFunctions::Serialised => (3, 0),
         };
         self.set(Setting::HostFunctions, mode, time_us, 0);
+    }
+
+    /// Sets when the values are written that streams come to from now on. The calls succeed in any case.
+    pub fn written_values(&self, seen: Seen) {
+        self.set(Setting::WrittenValues, seen as u64, 0, 0);
+    }
+
+    /// Sets when queries of events succeed, from now on. Waits for events are as ever.
+    pub fn event_queries(&self, seen: Seen) {
+        self.set(Setting::Events, seen as u64, 0, 0);
     }
 
     /// Sets what the device says to an attribute, by its number in `CUdevice_attribute`. Saying 0 to 115

@@ -9,7 +9,7 @@ use super::device::{self, Device};
 use super::fault::Effect;
 use super::{host, kernel, lock, memory};
 use crate::code::Code;
-use crate::wire::{Control, Counters, HostFunctions, List, PROCESS, RawKernel, Setting, Sink, Text, WIRE, Which};
+use crate::wire::{Control, Counters, HostFunctions, List, PROCESS, RawKernel, Seen, Setting, Sink, Text, WIRE, Which};
 
 /// What belongs to no device.
 pub(crate) struct Process {
@@ -65,6 +65,8 @@ extern "C" fn set(ordinal: u32, setting: Setting, first: u64, second: u64, third
         Setting::ReleaseStall => device.faults.stalls.release(),
         Setting::ReleaseFirstStall => device.faults.stalls.release_first(),
         Setting::HostFunctions => device.faults.set_host_functions(host_functions(first, second)),
+        Setting::WrittenValues => device.faults.written_values.set(Seen::of(first)),
+        Setting::Events => device.faults.events.set(Seen::of(first)),
         Setting::Attribute => drop(lock(&device.attributes).insert(first as u32, second as i32)),
         Setting::ClearFaults => clear_faults(device),
         Setting::Reset => reset(device),

@@ -9,6 +9,7 @@ use super::lock;
 use super::stream::Stream;
 use super::table::Handle;
 use crate::code::{Code, Outcome};
+use crate::wire::Seen;
 
 #[derive(Clone, Default)]
 enum Recorded {
@@ -89,7 +90,12 @@ impl Event {
         match self.at()? {
             None => Ok(()),
             Some((stream, position, clock)) => {
-                let has_passed = stream.progress.has_passed(position);
+                let is_seen = match stream.device.faults.events.get() {
+                    Seen::AtOnce => true,
+                    Seen::AfterSync => stream.is_waited_for(position),
+                    Seen::Never => false,
+                };
+                let has_passed = is_seen && stream.progress.has_passed(position);
                 stream.device.context.check()?;
                 stream.take_pending()?;
                 if has_passed { stream.host_sees(&clock) } else { Err(Code::NOT_READY) }

@@ -13,7 +13,7 @@ use super::queue::{Launched, Work};
 use super::stall::delay;
 use super::stream::Stream;
 use crate::code::{Code, Outcome};
-use crate::wire::{HostFunctions, ViolationKind};
+use crate::wire::{HostFunctions, Seen, ViolationKind};
 
 /// Executes one piece of work. After a fatal error nothing is: the streams run dry.
 pub(crate) fn execute(stream: &Stream, work: Work) {
@@ -92,10 +92,11 @@ fn perform(stream: &Stream, command: &Command, informs: &Kept) -> Outcome {
         Command::Kernel(launch) => launch.kernel.run(launch.grid, launch.block, launch.shared_bytes, &launch.arguments)?,
         Command::Copy(copy) => move_bytes(copy),
         Command::Fill(fill) => fill_bytes(fill),
-        Command::WriteValue(write) => {
-            inform(stream, write.into, informs);
-            write_value(write);
-        }
+        Command::WriteValue(write) => match stream.device.faults.written_values.get() {
+            Seen::AtOnce => write_value(stream, write, informs),
+            Seen::AfterSync => stream.hold(write.clone(), informs.clone()),
+            Seen::Never => {}
+        },
         Command::Call(call) => call_host(stream, *call, informs),
         Command::Allocate(allocation) => allocation.poison_fresh(),
         Command::Free(allocation) => {
@@ -141,7 +142,8 @@ fn fill_bytes(fill: &Fill) {
     }
 }
 
-fn write_value(write: &WriteValue) {
+pub(crate) fn write_value(stream: &Stream, write: &WriteValue, informs: &Kept) {
+    inform(stream, write.into, informs);
     // ORDERING: Release: who reads the value sees all that the stream did before it.
     if write.is_64_bit {
         // SAFETY: eight bytes that were checked as in `move_bytes`, aligned as the call demanded.

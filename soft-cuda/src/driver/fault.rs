@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::lock;
 use super::stall::Stalls;
 use crate::code::Code;
-use crate::wire::{HostFunctions, Which};
+use crate::wire::{HostFunctions, Seen, Which};
 
 /// What goes wrong with one operation.
 #[derive(Clone, Copy, Default)]
@@ -53,6 +53,24 @@ pub(crate) struct Faults {
     /// Allocations until one fails; 0 when none is to.
     allocations_left: AtomicU64,
     pub(crate) stalls: Stalls,
+    pub(crate) written_values: Visibility,
+    pub(crate) events: Visibility,
+}
+
+/// When the host learns of something.
+#[derive(Default)]
+pub(crate) struct Visibility(AtomicU64);
+
+impl Visibility {
+    pub(crate) fn set(&self, seen: Seen) {
+        // ORDERING: Relaxed: as for plans, see `Faults::add`.
+        self.0.store(seen as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> Seen {
+        // ORDERING: Relaxed: see `set`.
+        Seen::of(self.0.load(Ordering::Relaxed))
+    }
 }
 
 impl Faults {
@@ -119,5 +137,7 @@ impl Faults {
         *lock(&self.plan) = Plan::default();
         self.is_planned.store(false, Ordering::Relaxed);
         self.allocations_left.store(0, Ordering::Relaxed);
+        self.written_values.set(Seen::AtOnce);
+        self.events.set(Seen::AtOnce);
     }
 }

@@ -1,16 +1,16 @@
 //! A stream: a queue, how far it has come, and the clock of what comes before its next operation.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::capture::Member;
 use super::clock::{Clock, Kept, new_component};
-use super::command::Command;
+use super::command::{Command, WriteValue};
 use super::device::Device;
 use super::issue::{Issuer, Operation};
-use super::lock;
 use super::progress::Progress;
 use super::queue::{Queue, Work};
+use super::{execute, lock, memory};
 use crate::code::{Code, Outcome};
 
 /// A stream of one device.
@@ -26,6 +26,10 @@ pub(crate) struct Stream {
     /// A code that the next query or synchronisation returns, of the stream or of an event recorded on it; or
     /// 0.
     pending: AtomicU32,
+    /// The position that the host has waited for.
+    waited: AtomicU64,
+    /// Values that are written only when the host waits for the stream.
+    held: Mutex<Vec<(WriteValue, Kept)>>,
 }
 
 /// What the next operation comes after.
@@ -49,6 +53,8 @@ impl Stream {
             progress: Progress::default(),
             issuing: Mutex::default(),
             pending: AtomicU32::new(0),
+            waited: AtomicU64::new(0),
+            held: Mutex::default(),
         }
     }
 
@@ -129,7 +135,33 @@ impl Stream {
         let context = &self.device.context;
         let has_passed = self.progress.wait_for(position, || context.is_over());
         context.check()?;
-        if has_passed { Ok(()) } else { Err(Code::CONTEXT_IS_DESTROYED) }
+        if !has_passed {
+            return Err(Code::CONTEXT_IS_DESTROYED);
+        }
+        // ORDERING: Relaxed: only a fault looks at it, and tells nothing of other memory.
+        self.waited.fetch_max(position, Ordering::Relaxed);
+        self.write_held();
+        Ok(())
+    }
+
+    /// Returns true if the host has waited for the position.
+    pub(crate) fn is_waited_for(&self, position: u64) -> bool {
+        self.waited.load(Ordering::Relaxed) >= position
+    }
+
+    /// Keeps a value until the host waits for the stream.
+    pub(crate) fn hold(&self, write: WriteValue, informs: Kept) {
+        lock(&self.held).push((write, informs));
+    }
+
+    fn write_held(&self) {
+        let held = std::mem::take(&mut *lock(&self.held));
+        for (write, informs) in held {
+            // The caller may have freed the word meanwhile.
+            if memory::find(self.device, write.into).is_some() {
+                execute::write_value(self, &write, &informs);
+            }
+        }
     }
 
     /// Blocks until the stream has ended what was issued, whatever has become of it: nobody writes to the

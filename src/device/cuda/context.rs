@@ -54,6 +54,10 @@ impl Context {
         self.handle
     }
 
+    pub(super) fn ordinal(&self) -> u32 {
+        self.ordinal
+    }
+
     /// Makes it current on this thread, unless the device is lost.
     pub(super) fn make_current(&self) -> Result<()> {
         self.alive()?;
@@ -181,10 +185,11 @@ impl Stream {
         self.handle
     }
 
-    /// Waits until all of its work is done, or the device is lost.
-    pub(super) fn synchronize(&self) {
-        // SAFETY: `self` owns the stream. Only a lost device gives an error, and it no longer writes.
-        let _ = unsafe { (self.context.driver.stream_synchronize)(self.handle) };
+    /// Waits until all of its work is done, or the device is lost. Returns the driver's code. A lost device
+    /// writes no more.
+    pub(super) fn synchronize(&self) -> u32 {
+        // SAFETY: `self` owns the stream.
+        unsafe { (self.context.driver.stream_synchronize)(self.handle) }
     }
 
     /// Returns cudarc's object for the stream.

@@ -17,11 +17,12 @@ use super::dropped::{Dropped, Memories, Use};
 use super::events::Events;
 use super::graphs::Graphs;
 use super::host_memory::{HostBlock, HostPool};
-use super::lane::{CudaLane, Signal};
+use super::lane::CudaLane;
 use super::modules::Modules;
+use super::trials;
 use crate::device::code::Code;
 use crate::device::queue::{Event, Timeline};
-use crate::error::{Kind, Result};
+use crate::error::Result;
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, fence, lock, spawn};
 
 /// How many dropped blocks may wait without a mark for the host, while work is submitted.
@@ -67,30 +68,14 @@ pub(super) struct Opened {
     pub(super) context: Arc<Context>,
 }
 
-/// Returns how a device signals points to the host: as requested, or as it can.
-fn signal(completion: Option<Completion>, has_words: bool, has_half_words: bool) -> Signal {
-    match completion {
-        Some(Completion::Event) => Signal::Event,
-        Some(Completion::HostFunction) => Signal::HostFunction,
-        Some(Completion::Lane) | None if has_words => Signal::Word64,
-        Some(Completion::Lane) | None if has_half_words => Signal::Word32,
-        Some(Completion::Lane) | None => Signal::Event,
-    }
-}
-
 impl Device {
     pub(super) fn open(driver: &'static Driver, ordinal: u32, completion: Option<Completion>, has_graphs: bool) -> Result<Self> {
         let context = Arc::new(Context::retain(driver, ordinal)?);
         use CUdevice_attribute::{
-            CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS as WORDS,
-            CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1 as HALF_WORDS, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR as MAJOR,
-            CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR as MINOR, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED as POOLS,
+            CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR as MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR as MINOR,
         };
         let of = |attribute| driver.attribute(ordinal, attribute);
-        if of(POOLS)? == 0 {
-            return Err(Kind::OldDevice { ordinal, lacks: "stream-ordered memory" }.into());
-        }
-        let signal = signal(completion, of(WORDS)? > 0, of(HALF_WORDS)? > 0);
+        let signal = trials::choose(&context, completion)?;
         let lane = |_| CudaLane::new(Stream::new(&context)?, signal).map(Arc::new);
         let lanes: Result<Vec<Arc<CudaLane>>> = (0..LANES).map(lane).collect();
         Ok(Self(ManuallyDrop::new(Opened {
@@ -279,7 +264,7 @@ impl Opened {
     fn end(self) {
         // Only a lost device gives an error.
         let _ = self.context.set_current();
-        self.lanes.iter().for_each(|lane| lane.stream.synchronize());
+        self.lanes.iter().for_each(|lane| _ = lane.stream.synchronize());
         std::mem::take(&mut *lock(&self.limbo)).into_iter().for_each(|dropped| self.free(dropped));
         lock(&self.path).segments.clear();
         lock(&self.host_pool).drain().for_each(|block| block.free(self.driver));

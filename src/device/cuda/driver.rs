@@ -124,8 +124,21 @@ impl Driver {
         Ok(DRIVER.get_or_init(|| driver))
     }
 
+    /// Returns the driver, if it has the GPU with this ordinal.
+    ///
+    /// # Errors
+    /// If there is no driver or it is too old, or no such GPU.
+    pub(super) fn with_device(ordinal: u32) -> Result<&'static Self> {
+        let driver = Self::get()?;
+        let count = driver.devices()?;
+        if ordinal >= count {
+            return Err(Kind::NoDevice { ordinal, count }.into());
+        }
+        Ok(driver)
+    }
+
     /// Returns the number of GPUs.
-    pub(super) fn devices(&self) -> Result<u32> {
+    fn devices(&self) -> Result<u32> {
         let mut count = 0;
         // SAFETY: it writes one number.
         self.check(unsafe { (self.device_count)(&mut count) })?;

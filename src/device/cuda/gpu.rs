@@ -11,7 +11,7 @@ use super::issue::{self, Others};
 use super::recording::Recording;
 use crate::device::DeviceStream;
 use crate::device::queue::{Event, Fault, Job, QueueDevice, Submitted, Timeline};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::sync::{Mutex, Ordering, lock};
 
 /// How many nodes may be on a lane that are not known to be done: a driver blocks the thread that enqueues
@@ -33,11 +33,7 @@ impl Gpu {
     /// # Errors
     /// If there is no driver or it is too old, no such GPU, or it does not answer.
     pub(crate) fn open(ordinal: u32, completion: Option<Completion>, has_graphs: bool) -> Result<Self> {
-        let driver = Driver::get()?;
-        let count = driver.devices()?;
-        if ordinal >= count {
-            return Err(Kind::NoDevice { ordinal, count }.into());
-        }
+        let driver = Driver::with_device(ordinal)?;
         let device = Arc::new(Device::open(driver, ordinal, completion, has_graphs)?);
         Ok(Self { device, recordings: Mutex::default() })
     }

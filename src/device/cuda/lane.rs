@@ -37,8 +37,8 @@ pub(super) struct CudaLane {
     heard: AtomicU32,
 }
 
-/// How the host learns that a point has passed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// How the host learns that a point has passed. In the order in which a device is asked for one that works.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Signal {
     /// The device writes the point's number into the lane's word.
     Word64,
@@ -141,6 +141,16 @@ impl CudaLane {
         }
     }
 
+    /// Asks the driver about the stream. Returns its code, or the code that a query of an event returned.
+    pub(super) fn query(&self) -> u32 {
+        // ORDERING: Relaxed: a code that guards nothing.
+        match self.heard.swap(SUCCESS, Ordering::Relaxed) {
+            // SAFETY: a stream of this context.
+            SUCCESS => unsafe { (self.driver().stream_query)(self.stream.handle()) },
+            heard => heard,
+        }
+    }
+
     /// Records that the work up to a point has used other lanes, as bits. Must precede the mark of the point.
     pub(super) fn use_others(&self, n: u64, lanes: u64) {
         lock(&self.others).push((n, lanes));
@@ -194,13 +204,7 @@ impl Timeline for CudaLane {
     fn check(&self) -> std::result::Result<(), Fault> {
         // ORDERING: Acquire keeps the query behind the load: work that is marked later may not be done yet.
         let marked = self.marked.load(Ordering::Acquire);
-        // ORDERING: Relaxed: a code that guards nothing.
-        let code = match self.heard.swap(SUCCESS, Ordering::Relaxed) {
-            // SAFETY: a stream of this context.
-            SUCCESS => unsafe { (self.driver().stream_query)(self.stream.handle()) },
-            heard => heard,
-        };
-        match code {
+        match self.query() {
             // All marked work has ended, even if a host function was not called or an event not queried.
             SUCCESS => {
                 // ORDERING: Release pairs with the Acquire in `reached`, and passes on what the query made

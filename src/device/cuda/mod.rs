@@ -23,16 +23,21 @@ mod ops;
 mod raw;
 mod recording;
 mod replay;
+mod self_test;
+mod trials;
 
 pub(crate) use gpu::Gpu;
 pub use raw::RawStream;
+pub use self_test::{SelfTest, Trial, TrialOutcome};
+pub use trials::self_test;
 
-/// How a CUDA device tells the host that work is done.
+/// How a CUDA device tells the host that work is done. By default an executor tries them in this order, and
+/// takes the first that works: see [`self_test`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Completion {
-    /// The device writes a number into the host's memory: no call of the driver to look at it. The default
-    /// where the device can do so; elsewhere this is [`Completion::Event`].
+    /// The device writes a number into the host's memory: no call of the driver to look at it. The number has
+    /// 64 bits, or 32 where the device can write no more.
     Lane,
     /// An event is recorded, and the driver is asked for it.
     Event,

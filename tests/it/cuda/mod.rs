@@ -16,6 +16,7 @@ mod pipes_random;
 mod runs;
 mod scopes;
 mod scopes_random;
+mod self_test;
 mod solver;
 mod thumbnails;
 mod vars;
@@ -24,7 +25,7 @@ mod vars_streams;
 
 use std::sync::LazyLock;
 
-use anabranch::cuda::Completion;
+use anabranch::cuda::{self, Completion};
 use anabranch::{BoxError, Buffer, DeviceStream, Executor, Graph, HostBuffer, Inputs, Value};
 use anabranch_soft_cuda::{Client, Device, Param};
 
@@ -52,8 +53,13 @@ pub(crate) struct Gpu {
 }
 
 impl Gpu {
+    /// The device was tested before, so an executor on it makes no calls but its own, and faults count from
+    /// its first one.
     pub(crate) fn new() -> Self {
-        Self { device: DRIVER.next_device() }
+        let device = DRIVER.next_device();
+        cuda::self_test(device.ordinal() as u32).unwrap();
+        device.reset();
+        Self { device }
     }
 
     pub(crate) fn executor(&self, workers: usize) -> Executor {

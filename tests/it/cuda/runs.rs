@@ -98,7 +98,7 @@ const WAYS: [(&str, Way); 5] = [
     ("cuEventQuery", |gpu| {
         gpu.device.attribute(WORDS_64, 0);
         gpu.device.attribute(WORDS, 0);
-        gpu.executor_by(Completion::Lane)
+        gpu.executor(1)
     }),
     ("cuEventQuery", |gpu| gpu.executor_by(Completion::Event)),
     ("cuLaunchHostFunc", |gpu| gpu.executor_by(Completion::HostFunction)),
