@@ -156,8 +156,13 @@ impl ExecutorBuilder {
         self
     }
 
-    /// Sets the way in which CUDA devices signal the end of work to the host. The default is
-    /// [`Completion::Lane`].
+    /// Sets the way in which CUDA devices signal the end of work to the host.
+    ///
+    /// By default it is the first that reaches the host: [`Completion::Lane`], [`Completion::Event`], and at
+    /// last [`Completion::HostFunction`]. Some drivers accept a call and never carry it out, so each is tried
+    /// when the executor is built, once for each device in a process:
+    /// see [`self_test`](crate::cuda::self_test). If the one that is set here does not reach the host,
+    /// [`build`](Self::build) returns an error that says why, and which do.
     #[cfg(feature = "cuda")]
     pub fn completion(mut self, completion: Completion) -> Self {
         self.completion = Some(completion);
@@ -194,7 +199,8 @@ impl ExecutorBuilder {
     ///
     /// # Errors
     /// If a setting is out of range, if the operating system refuses to start the threads, or if a CUDA
-    /// device cannot be opened: there is no driver, the driver is too old, or there is no such device.
+    /// device cannot be opened: there is no driver, the driver is too old, there is no such device, or the
+    /// device does not tell the host in the way that is asked for that work is done.
     pub fn build(self) -> Result<Executor> {
         let check = |is_ok: bool, what: &'static str, must: &'static str, got: usize| {
             if is_ok { Ok(()) } else { Err(Kind::Setting { what, must, got }.into()) }

@@ -59,8 +59,9 @@ impl Executor {
     /// per core.
     ///
     /// # Errors
-    /// If there is no CUDA driver, if it is too old, if there is no such device, or if the operating system
-    /// refuses to start the threads.
+    /// If there is no CUDA driver, if it is too old, if there is no such device, if the device does not tell
+    /// the host that work is done ([`self_test`](crate::cuda::self_test)), or if the operating system refuses
+    /// to start the threads.
     #[cfg(feature = "cuda")]
     pub fn cuda(ordinal: u32) -> Result<Self> {
         Self::builder().cuda(&[ordinal]).build()

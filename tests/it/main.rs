@@ -27,6 +27,8 @@ mod failures;
 mod flow;
 #[cfg(target_os = "linux")]
 mod forking;
+#[cfg(target_os = "linux")]
+mod gpu_script;
 mod graphs;
 #[cfg(feature = "json")]
 mod json;

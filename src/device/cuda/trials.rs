@@ -53,7 +53,7 @@ static KNOWN: Mutex<BTreeMap<(u32, Signal), TrialOutcome>> = Mutex::new(BTreeMap
 
 /// Tries each way in which the GPU with this ordinal can tell the host that work is done. Some drivers accept
 /// a call and never carry it out. An executor makes the same trials when it is built, until one succeeds, and
-/// the outcomes hold for the process. This function tries anew, and executors that are built later use what it
+/// the outcomes hold for the process. This function tries anew. Executors that are built later use what it
 /// finds.
 ///
 /// A trial takes a few calls of the driver. If it fails, it takes a tenth of a second; two seconds if the GPU
