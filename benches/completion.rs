@@ -4,8 +4,9 @@
 //! Method: a task of tokio awaits a run of one kernel, which lasts as long as it is told to; again and again.
 //! What the await takes beyond the kernel's time is the submission, the way to the host, and the wake of the
 //! task. By hand is what programs without a library do: a launch, and a thread for blocking work that calls
-//! `cuStreamSynchronize`. The time on cores is what the kernel of the operating system counts for all threads
-//! of the process. The ways take turns; a figure is the median of the awaits of a round, then of the rounds.
+//! `cuStreamSynchronize`. The time on cores is what the operating system counts for all threads of the
+//! process, over the time of the round. The ways take turns; a figure is the median of the awaits of a round,
+//! then of the rounds.
 //!
 //! Without a GPU this is over the software driver, where the kernel is a loop on the thread of its stream.
 //! That thread does not count.
@@ -89,7 +90,7 @@ fn main() {
     let ways = ways(args.ordinal);
     let cells = KERNELS_US.map(|us| column(&tokio, &ways, us));
     let head = ["completion", "pace"].map(str::to_owned).into_iter();
-    let mut table = Table::new(head.chain(KERNELS_US.map(|us| format!("kernel of {us} µs: later by, µs (on cores, µs)"))));
+    let mut table = Table::new(head.chain(KERNELS_US.map(|us| format!("kernel of {us} µs: later by, µs (% of a core)"))));
     for (number, way) in ways.iter().enumerate() {
         let row = cells.each_ref().map(|column| column[number].clone());
         table.push([way.name.clone(), way.pace.clone()].into_iter().chain(row));
@@ -127,7 +128,8 @@ fn plan(us: u64) -> Plan {
     // SAFETY: it has this parameter, and touches no memory.
     let kernel = unsafe { Kernel::<(u64,)>::ptx("spin", SPIN) };
     let mut g = Graph::new();
-    let launch = Launch { grid: [1, 1, 1], block: [1, 1, 1], ..Launch::for_len(1) };
+    let mut launch = Launch::for_len(1);
+    launch.block = [1, 1, 1];
     let one = g.try_kernel("spin", (), move |s: &mut DeviceStream| Ok(s.launch(&kernel, launch, (us * 1000,))?));
     g.output("spin", &one);
     g.compile_with(&Single).expect("a valid graph")
@@ -171,8 +173,8 @@ fn column(tokio: &Runtime, ways: &[Way], us: u64) -> Vec<String> {
     (0..ways.len()).map(cell).collect()
 }
 
-/// Returns by how much the awaits of a round end later than their kernels, and the time on cores of one, in
-/// microseconds.
+/// Returns by how much the awaits of a round end later than their kernels, in microseconds, and the time on
+/// cores, in percent of the time of the round.
 fn round(tokio: &Runtime, way: &Way, us: u64) -> (f64, Option<f64>) {
     let (before, started, mut later) = (cpu::on_core_ns(SOFTWARE), Instant::now(), Vec::new());
     while started.elapsed() < ROUND {
@@ -180,6 +182,7 @@ fn round(tokio: &Runtime, way: &Way, us: u64) -> (f64, Option<f64>) {
         (way.wait)(tokio, us);
         later.push(asked.elapsed().as_secs_f64() * 1e6 - us as f64);
     }
+    let took = started.elapsed();
     let on_cores = cpu::on_core_ns(SOFTWARE).zip(before).map(|(after, before)| after.saturating_sub(before));
-    (median(&later), on_cores.map(|ns| ns as f64 / 1e3 / later.len() as f64))
+    (median(&later), on_cores.map(|ns| ns as f64 / took.as_nanos() as f64 * 100.0))
 }

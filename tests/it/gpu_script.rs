@@ -54,7 +54,7 @@ fn has_row(section: &str, row: &str) {
 
 #[test]
 fn a_part_that_fails_or_hangs_is_reported_and_the_others_run() {
-    // Seen to fail (it waits for the part that hangs) without `--kill-after`.
+    // Seen to hang without `--kill-after`.
     let parts = "one|9|all|./passes\ntwo|9|all|./fails\nthree|1|no|./hangs\nfour|9|no|./absent\nfive|9|no|./passes\n";
     let folder = Folder::new("mixed", parts);
     let (code, section) = folder.run();

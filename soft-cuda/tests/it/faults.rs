@@ -1,8 +1,9 @@
 //! Every fault that can be planned, seen happening.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use anabranch_soft_cuda::{Code, HostFunctions, Which};
+use anabranch_soft_cuda::{Code, HostFunctions, Seen, Which};
 use cudarc::driver::{CudaContext, CudaStream, result, sys};
 
 use crate::support::{Bench, Said, client, code, nothing};
@@ -286,6 +287,61 @@ fn host_functions_are_called_dropped_or_late() {
     said.launch(&stream).unwrap();
     stream.synchronize().unwrap();
     assert!(said.0.try_recv().is_ok() && begin.elapsed() >= Duration::from_millis(20));
+}
+
+/// Returns when the stream has come to its end, without a wait for it.
+fn query_until_done(stream: &CudaStream) {
+    // SAFETY: the stream is live.
+    while unsafe { sys::cuStreamQuery(stream.cu_stream()) } as u32 == Code::NOT_READY.0 {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_written_value_is_there_at_once_after_a_wait_or_never() {
+    let bench = Bench::new();
+    let stream = bench.stream();
+    // SAFETY: asked for once.
+    let pinned = unsafe { result::malloc_host(8, 0) }.unwrap();
+    // SAFETY: eight bytes, which are freed at the end.
+    let word = unsafe { AtomicU64::from_ptr(pinned.cast()) };
+    word.store(0, Ordering::Relaxed);
+    let write = |seen, value| {
+        bench.device.written_values(seen);
+        // SAFETY: the word is live.
+        assert_eq!(unsafe { sys::cuStreamWriteValue64_v2(stream.cu_stream(), pinned as u64, value, 0) } as u32, 0);
+        query_until_done(&stream);
+        let before = word.load(Ordering::Acquire);
+        stream.synchronize().unwrap();
+        (before, word.load(Ordering::Acquire))
+    };
+    assert_eq!(write(Seen::AfterSync, 1), (0, 1));
+    assert_eq!(write(Seen::Never, 2), (1, 1));
+    assert_eq!(write(Seen::AtOnce, 3), (3, 3));
+    // SAFETY: the stream is at its end, and the word is not used again.
+    unsafe { result::free_host(pinned) }.unwrap();
+    bench.assert_clean();
+}
+
+#[test]
+fn an_event_is_complete_at_once_after_a_wait_or_never() {
+    let bench = Bench::new();
+    let stream = bench.stream();
+    let query = |seen| {
+        bench.device.event_queries(seen);
+        nothing(&bench, &stream).unwrap();
+        let event = stream.record_event(None).unwrap();
+        query_until_done(&stream);
+        // SAFETY: the event is live.
+        let query = || unsafe { sys::cuEventQuery(event.cu_event()) } as u32;
+        let before = query();
+        stream.synchronize().unwrap();
+        (before, query())
+    };
+    assert_eq!(query(Seen::AfterSync), (600, 0));
+    assert_eq!(query(Seen::Never), (600, 600));
+    assert_eq!(query(Seen::AtOnce), (0, 0));
+    bench.assert_clean();
 }
 
 #[test]

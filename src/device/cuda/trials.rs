@@ -19,6 +19,7 @@
 //! devices do not change.
 
 use std::collections::BTreeMap;
+use std::mem::ManuallyDrop;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -35,6 +36,7 @@ use super::lane::{CudaLane, Signal};
 use super::self_test::{SelfTest, Trial, TrialOutcome};
 use crate::device::queue::Timeline;
 use crate::error::{Kind, Result};
+use crate::sync::spawn;
 
 /// In the order of preference.
 const SIGNALS: [Signal; 4] = [Signal::Word64, Signal::Word32, Signal::Event, Signal::HostFunction];
@@ -139,16 +141,24 @@ fn try_out(context: &Arc<Context>, signal: Signal) -> Result<TrialOutcome> {
     let tried = tries(&lane, &mut events);
     // A mark that has come may still be in the driver's hands: a host function has not returned yet.
     let ended = if matches!(tried, Ok(TrialOutcome::Unfinished)) { None } else { end(&lane) };
-    if ended.is_none() {
-        // The stream may still write the word, or call the function.
-        std::mem::forget(lane);
-    }
     events.destroy(context.driver);
-    let outcome = tried?;
     match ended {
-        None => Ok(TrialOutcome::Unfinished),
-        Some(code) => refused(context, context.check(code), outcome),
+        Some(code) => refused(context, context.check(code), tried?),
+        None => {
+            drop_at_end(lane);
+            tried.map(|_| TrialOutcome::Unfinished)
+        }
     }
+}
+
+/// Drops a lane when its stream has come to its end: until then it may write the word, or call the function.
+fn drop_at_end(lane: CudaLane) {
+    let lane = ManuallyDrop::new(lane);
+    // The wait has no bound, so it gets a thread. If none can be spawned, the lane is kept for ever.
+    let _ = spawn("anabranch-cuda-end".into(), move || {
+        let lane = ManuallyDrop::into_inner(lane);
+        let _ = lane.stream.synchronize();
+    });
 }
 
 /// Returns the outcome, or what an error makes of it. Returns the error if it loses the device.
