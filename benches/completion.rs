@@ -64,12 +64,14 @@ struct Args {
     output: Output,
 }
 
+/// Awaits one kernel of so many microseconds.
+type Wait = Box<dyn Fn(&Runtime, u64)>;
+
 /// One way to wait for a kernel.
 struct Way {
     name: String,
     pace: String,
-    /// Awaits one kernel of so many microseconds.
-    wait: Box<dyn Fn(&Runtime, u64)>,
+    wait: Wait,
 }
 
 fn main() {

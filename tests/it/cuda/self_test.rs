@@ -88,6 +88,7 @@ fn a_written_word_that_never_comes_is_not_taken() {
 
 #[test]
 fn a_written_word_that_comes_after_a_wait_only_is_not_taken() {
+    // Seen to fail with a wait that makes a trial a success.
     alone("cuda::self_test::a_written_word_that_comes_after_a_wait_only_is_not_taken", || {
         let device = device();
         device.written_values(Seen::AfterSync);
@@ -103,6 +104,7 @@ fn a_written_word_that_comes_after_a_wait_only_is_not_taken() {
 
 #[test]
 fn a_completion_that_is_asked_for_and_does_not_work_is_an_error() {
+    // Seen to fail with a choice among all, whatever is asked for.
     alone("cuda::self_test::a_completion_that_is_asked_for_and_does_not_work_is_an_error", || {
         let device = device();
         device.host_functions(HostFunctions::Dropped);
@@ -125,6 +127,7 @@ fn a_completion_that_is_asked_for_and_does_not_work_is_an_error() {
 
 #[test]
 fn a_completion_that_the_driver_refuses_is_not_taken() {
+    // Seen to fail with refusals that end the whole self-test.
     alone("cuda::self_test::a_completion_that_the_driver_refuses_is_not_taken", || {
         let device = device();
         device.fail_call("cuStreamWriteValue64_v2", 1, Code::NOT_SUPPORTED);
@@ -140,6 +143,7 @@ fn a_completion_that_the_driver_refuses_is_not_taken() {
 
 #[test]
 fn a_device_that_tells_the_host_nothing_is_an_error() {
+    // Seen to fail with a self-test that returns what was known.
     alone("cuda::self_test::a_device_that_tells_the_host_nothing_is_an_error", || {
         let device = device();
         device.written_values(Seen::Never);
@@ -175,6 +179,7 @@ fn a_device_that_is_late_is_not_one_that_never_signals() {
 
 #[test]
 fn a_device_that_hangs_does_not_block_the_self_test_for_ever() {
+    // Seen to hang with a wait for the stream that has no bound.
     alone("cuda::self_test::a_device_that_hangs_does_not_block_the_self_test_for_ever", || {
         let device = device();
         device.stall_operation(Which::Memset, 1);
@@ -189,6 +194,7 @@ fn a_device_that_hangs_does_not_block_the_self_test_for_ever() {
 
 #[test]
 fn a_device_that_is_lost_in_a_trial_is_an_error() {
+    // Seen to fail with a choice by the device's attributes alone.
     alone("cuda::self_test::a_device_that_is_lost_in_a_trial_is_an_error", || {
         let device = device();
         device.fail_operation(Which::WriteValue, 1, Code::ILLEGAL_ADDRESS);
@@ -198,6 +204,7 @@ fn a_device_that_is_lost_in_a_trial_is_an_error() {
 
 #[test]
 fn trials_are_made_once_for_a_device() {
+    // Seen to fail with outcomes that are not kept.
     alone("cuda::self_test::trials_are_made_once_for_a_device", || {
         let device = device();
         let streams = || {
