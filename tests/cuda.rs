@@ -177,7 +177,8 @@ fn a_fault_ends_every_run_on_its_gpu() {
 fn lose_the_gpu() {
     let exec = gpu("a fault").unwrap().build().unwrap();
     if let Some(driver) = &*DRIVER {
-        driver.device(0).fail_operation(Which::Kernel, 1, Code::ILLEGAL_ADDRESS);
+        // Each of the launches below, as on a GPU.
+        (1..=8).for_each(|launch| driver.device(0).fail_operation(Which::Kernel, launch, Code::ILLEGAL_ADDRESS));
     }
     // SAFETY: it breaks the promise, on purpose: where it writes nothing is mapped, so the GPU refuses that,
     // and this process has no other use for it.
