@@ -7,9 +7,10 @@ use super::harness::{block_on, check_within, join, spawn};
 use super::polls::{chain_of_units, check_cheap, executor, run_once};
 use super::runs::poll_once;
 use super::vars::Gate;
+use crate::engine::Pushed;
 use crate::policy::Single;
 use crate::sync::{Mutex, lock};
-use crate::{Engine, Executor, Flow, Graph, Inputs, Op, Plan};
+use crate::{Engine, Executor, Flow, Graph, Inputs, Op, Plan, Run};
 
 /// Waits for the work of an executor, while another thread begins some.
 fn drain_beside(exec: &Executor, work: impl FnOnce() + Send + 'static) {
@@ -19,6 +20,7 @@ fn drain_beside(exec: &Executor, work: impl FnOnce() + Send + 'static) {
     assert_eq!((exec.in_flight(), exec.stats().flows_in_flight), (0, 0));
 }
 
+// Seen to fail (a deadlock) with the end of a last flow that does not ring.
 #[test]
 fn a_flow_that_begins_during_a_drain_ends_well_or_is_refused() {
     check_within(2, || {
@@ -44,6 +46,8 @@ fn a_run_at_once_that_begins_during_a_drain_ends_well_or_is_refused() {
     });
 }
 
+// Seen to fail with flows that are not counted from their first poll on, and with a drain that does not wait
+// for flows.
 #[test]
 fn what_a_flow_makes_during_a_drain_ends_well() {
     check_cheap(2, chain_of_units, |plan, _| {
@@ -65,41 +69,65 @@ fn what_a_flow_makes_during_a_drain_ends_well() {
     });
 }
 
-/// A plan whose run waits for a gate, and pushes an operation then.
-fn pushing(engine: &Engine, gate: &Arc<Gate>) -> Plan {
-    let (mut g, engine, gate) = (Graph::new(), engine.clone(), gate.clone());
-    let opened = g.future("gate", (), move || {
-        let gate = gate.clone();
-        async move { Ok(gate.opened().await) }
-    });
-    g.task("push", &opened, move |_: &()| {
-        let pushed = engine.try_push(Op::task("operation", (), (), || ()));
-        assert!(pushed.is_ok(), "the run has begun before the drain ended");
-    });
-    g.compile_with(&Single).expect("the graph is right")
+/// A thread outside pushes an operation, which makes a run, which outlives it and pushes another one.
+struct Chain {
+    engine: Engine,
+    /// What the run and its operation wait for.
+    gates: [Arc<Gate>; 2],
+    run: Arc<Mutex<Option<Run>>>,
+    pushed: Arc<Mutex<Option<Pushed>>>,
 }
 
-#[test]
-fn an_operation_of_a_run_that_outlives_the_operation_that_made_it_ends_well() {
-    check_within(2, || {
-        let exec = executor(0);
-        let engine = Engine::new(&exec).expect("the executor has room");
-        let (begin, gate, begun) = (Arc::new(Gate::default()), Arc::new(Gate::default()), Arc::new(Mutex::new(None)));
-        let (plan, inside, begins, makes) = (pushing(&engine, &gate), exec.clone(), begin.clone(), begun.clone());
+impl Chain {
+    fn new(engine: Engine) -> Self {
+        Self { engine, gates: Default::default(), run: Arc::default(), pushed: Arc::default() }
+    }
+
+    /// Returns the plan of the run.
+    fn plan(&self) -> Plan {
+        let (mut g, engine, pushed) = (Graph::new(), self.engine.clone(), self.pushed.clone());
+        let [first, second] = self.gates.clone();
+        let opened = g.future("gate", (), move || {
+            let first = first.clone();
+            async move { Ok(first.opened().await) }
+        });
+        g.task("push", &opened, move |_: &()| {
+            let second = second.clone();
+            let op = Op::future("second", (), (), async move || Ok(second.opened().await));
+            *lock(&pushed) = engine.try_push(op).ok();
+        });
+        g.compile_with(&Single).expect("the graph is right")
+    }
+
+    /// Does all of it. What has begun ends well.
+    fn run(self, exec: Executor) {
+        let (plan, run) = (self.plan(), self.run.clone());
         let make = Op::future("make", (), (), async move || {
-            begins.opened().await;
-            let mut run = inside.run(&plan, Inputs::new());
-            assert!(!poll_once(&mut run));
-            *lock(&makes) = Some(run);
+            let mut made = exec.run(&plan, Inputs::new());
+            if !poll_once(&mut made) {
+                *lock(&run) = Some(made);
+            }
             Ok(())
         });
-        let made = block_on(engine.push(make)).expect("the engine is open");
-        drain_beside(&exec, move || {
-            begin.open();
-            block_on(made).expect("nothing goes wrong");
-            gate.open();
-            let run = lock(&begun).take().expect("it was made");
-            block_on(run).expect("it has begun before the drain ended");
-        });
+        // An operation that is pushed from outside may come too late.
+        let has_run = block_on(self.engine.push(make)).and_then(block_on);
+        let Some(run) = lock(&self.run).take().filter(|_| has_run.is_ok()) else { return };
+        self.gates[0].open();
+        block_on(run).expect("it has begun");
+        let pushed = lock(&self.pushed).take().expect("a run that has begun has pushed it");
+        self.gates[1].open();
+        block_on(pushed).expect("it was pushed");
+    }
+}
+
+// Seen to fail with a drain that closes without a look at the engines, and with one that closes though a run
+// has begun since its first look.
+#[test]
+fn an_operation_of_a_run_of_an_operation_ends_well_during_a_drain() {
+    check_within(2, || {
+        let exec = executor(0);
+        let chain = Chain::new(Engine::new(&exec).expect("the executor has room"));
+        let inside = exec.clone();
+        drain_beside(&exec, move || chain.run(inside));
     });
 }

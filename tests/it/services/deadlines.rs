@@ -57,7 +57,6 @@ fn a_run_does_not_begin_behind_its_deadline() {
 
 #[test]
 fn a_run_that_is_over_in_time_may_be_awaited_later() {
-    // Seen to fail with a deadline that is looked at before the end of the run.
     for workers in [1, 2] {
         let exec = executor(workers);
         let mut g = Graph::new();

@@ -193,7 +193,7 @@ fn a_pipeline_that_waits_for_its_source_ends() {
 
 #[test]
 fn operations_end_and_a_failure_that_nothing_reports_is_told() {
-    // Seen to fail with a drain that does not wait for engines, and with one that drops their failures.
+    // Seen to fail (nothing reported the failure) with a drain that does not wait for engines.
     for exec in executors() {
         let engine = Engine::new(&exec).unwrap();
         let (sender, receiver) = oneshot::channel::<u32>();
@@ -259,8 +259,8 @@ fn a_shutdown_cuts_a_drain_short() {
 
 #[test]
 fn no_accepted_work_is_cut_short() {
-    // Seen to fail with a drain that looks at the engines last, without a second look at the runs.
-    for round in 0..60 {
+    // Seen to fail without the mark of a flow's poll, and with a drain that does not wait for flows.
+    for round in 0..18 {
         let exec = executor(round % 3);
         let is_going = AtomicBool::new(true);
         let (begun, ended) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
