@@ -5,6 +5,7 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
 use super::queue::{HostMemory, Memory};
+use super::sanitize::allocate;
 use super::slice::{BufferSlice, Place, Span};
 
 /// A number that buffers can hold.
@@ -38,6 +39,10 @@ impl<T: Element> Buffer<T> {
     /// Returns a buffer on the host, or None if there is not that much memory. Its bytes are `0xCD`, so that
     /// no code comes to rely on zeros.
     pub(super) fn on_host(len: usize) -> Option<Self> {
+        // The caller has checked the size.
+        if let Some(memory) = allocate(len * size_of::<T>(), align_of::<T>()) {
+            return Some(Self::on_device(memory?, len));
+        }
         let mut elements: Vec<T> = Vec::new();
         elements.try_reserve_exact(len).ok()?;
         // SAFETY: the vector has room for `len` elements.

@@ -9,7 +9,7 @@ use super::buffer::Element;
 use super::code::{Code, Launch, Text};
 use super::queue::{Arg, MemoryArg};
 use super::slice::BufferSlice;
-use crate::error::{Kind, Result};
+use crate::error::{How, Kind, Result};
 
 /// A kernel with the parameters `P`, a tuple of up to eight [`In`], [`Out`] and numbers (integers of 8 to 64
 /// bits, `f32`, `f64`): code for a GPU, and a twin that does the same on a host.
@@ -114,11 +114,11 @@ impl<T: Element> KernelParam for In<T> {
     type Host<'a> = &'a [T];
 
     fn host<'a>(arg: Self::Arg<'a>) -> Result<Self::Host<'a>> {
-        arg.place().on_host()
+        arg.read_by(true).on_host()
     }
 
     fn device<'a>(arg: Self::Arg<'a>) -> Arg<'a> {
-        Arg::Memory(MemoryArg(arg.place().on_device()))
+        Arg::Memory(MemoryArg(arg.read_by(false).on_device(), How::Reads))
     }
 }
 
@@ -127,11 +127,11 @@ impl<T: Element> KernelParam for Out<T> {
     type Host<'a> = &'a mut [T];
 
     fn host<'a>(arg: Self::Arg<'a>) -> Result<Self::Host<'a>> {
-        arg.place_mut().on_host()
+        arg.written_by(true).on_host()
     }
 
     fn device<'a>(arg: Self::Arg<'a>) -> Arg<'a> {
-        Arg::Memory(MemoryArg(arg.place().on_device()))
+        Arg::Memory(MemoryArg(arg.written_by(false).on_device(), How::Writes))
     }
 }
 

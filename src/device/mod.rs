@@ -10,6 +10,7 @@
 // them.
 //
 // Lives here: `host`, the device that is always there, and `cuda`; `sim`, the choices of a simulated one;
+// `sanitize`, which checks the order of streams;
 // what kernels see of any device: streams, buffers, kernels. Never here: which node goes where, or what a
 // program's steps mean.
 
@@ -23,6 +24,7 @@ mod kernel_stream;
 pub mod kernels;
 #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
 pub(crate) mod queue;
+pub(crate) mod sanitize;
 pub(crate) mod sim;
 mod slice;
 mod stream;

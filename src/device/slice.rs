@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 
 use super::buffer::Element;
 use super::queue::Memory;
-use crate::error::{Kind, Result};
+use crate::error::{How, Kind, Result};
 
 /// Elements of a device's memory that follow each other: a [`Buffer`](super::Buffer), or a part of one. It is
 /// to a buffer what a slice is to a vector: kernels and streams take `&BufferSlice<T>` to read and `&mut
@@ -189,19 +189,31 @@ impl<T: Element> BufferSlice<T> {
         Span::new(place, len)
     }
 
-    pub(super) fn place(&self) -> Place<&[T], &dyn Memory> {
-        match &self.0.place {
-            // SAFETY: so many elements are there, and nobody writes them while these are borrowed.
-            Place::Host(first) => Place::Host(unsafe { std::slice::from_raw_parts(first.as_ptr(), self.len()) }),
-            Place::Device(memory) => Place::Device(&**memory),
+    /// Returns where the elements are, to read them, for a stream of a host or of a device that queues work.
+    pub(super) fn read_by(&self, is_host: bool) -> Place<&[T], &dyn Memory> {
+        match self.first_by(is_host, How::Reads) {
+            // SAFETY: so many elements are there, and nothing writes them while these are borrowed.
+            Ok(first) => Place::Host(unsafe { std::slice::from_raw_parts(first.as_ptr(), self.len()) }),
+            Err(memory) => Place::Device(memory),
         }
     }
 
-    pub(super) fn place_mut(&mut self) -> Place<&mut [T], &dyn Memory> {
+    /// Returns where the elements are, to write them.
+    pub(super) fn written_by(&mut self, is_host: bool) -> Place<&mut [T], &dyn Memory> {
+        match self.first_by(is_host, How::Writes) {
+            // SAFETY: so many elements are there, and nothing else uses them while these are borrowed.
+            Ok(first) => Place::Host(unsafe { std::slice::from_raw_parts_mut(first.as_ptr(), self.len()) }),
+            Err(memory) => Place::Device(memory),
+        }
+    }
+
+    /// Returns the first element if a host has it. The memory of a simulated device is a host's for a host.
+    #[inline]
+    fn first_by(&self, is_host: bool, how: How) -> Result<NonNull<T>, &dyn Memory> {
         match &self.0.place {
-            // SAFETY: so many elements are there, and nobody else uses them while these are borrowed.
-            Place::Host(first) => Place::Host(unsafe { std::slice::from_raw_parts_mut(first.as_ptr(), self.len()) }),
-            Place::Device(memory) => Place::Device(&**memory),
+            Place::Host(first) => Ok(*first),
+            Place::Device(memory) if !is_host => Err(&**memory),
+            Place::Device(memory) => memory.on_host(how).map(NonNull::cast).ok_or(&**memory),
         }
     }
 }

@@ -106,7 +106,8 @@ impl DeviceStream {
             let (got, wanted) = (to.len(), elements.len());
             return Err(Kind::BufferLength { what: "the target of an upload", got, wanted }.into());
         }
-        match (&mut self.0, to.place_mut()) {
+        let is_host = self.is_host();
+        match (&mut self.0, to.written_by(is_host)) {
             (Some(queue), Place::Device(memory)) => queue.upload(bytes_of(elements), memory),
             (None, Place::Host(to)) => {
                 to.copy_from_slice(elements);
@@ -122,7 +123,8 @@ impl DeviceStream {
     /// As [`DeviceStream::alloc`], of the host's memory that the device can reach; or the buffer is of
     /// another device.
     pub fn download<T: Element>(&mut self, buffer: &BufferSlice<T>) -> Result<HostBuffer<T>> {
-        match (&mut self.0, buffer.place()) {
+        let is_host = self.is_host();
+        match (&mut self.0, buffer.read_by(is_host)) {
             (None, Place::Host(elements)) => HostBuffer::copy_of(elements)
                 .ok_or_else(|| Kind::OutOfMemory { bytes: buffer.size_bytes(), device: self.device_name() }.into()),
             (Some(queue), Place::Device(memory)) => Ok(HostBuffer::of(queue.download(memory)?, buffer.len())),
@@ -135,7 +137,8 @@ impl DeviceStream {
     /// # Errors
     /// As [`DeviceStream::alloc`]; or one of the two is on the host: upload or download it there.
     pub fn fetch<T: Element>(&mut self, buffer: &BufferSlice<T>) -> Result<Buffer<T>> {
-        match (&mut self.0, buffer.place()) {
+        let is_host = self.is_host();
+        match (&mut self.0, buffer.read_by(is_host)) {
             (None, Place::Host(elements)) => self.upload(elements),
             (Some(queue), Place::Device(memory)) => Ok(Buffer::on_device(queue.fetch(memory)?, buffer.len())),
             _ => Err(self.foreign(buffer)),
@@ -150,7 +153,8 @@ impl DeviceStream {
         if from.len() != to.len() {
             return Err(Kind::BufferLength { what: "the target of a copy", got: to.len(), wanted: from.len() }.into());
         }
-        match (&mut self.0, from.place(), to.place_mut()) {
+        let is_host = self.is_host();
+        match (&mut self.0, from.read_by(is_host), to.written_by(is_host)) {
             (None, Place::Host(from), Place::Host(to)) => to.copy_from_slice(from),
             (Some(queue), Place::Device(from), Place::Device(to)) => queue.copy(from, to)?,
             (None, Place::Host(_), _) | (Some(_), Place::Device(_), _) => return Err(self.foreign(to)),
@@ -164,7 +168,8 @@ impl DeviceStream {
     /// # Errors
     /// If the buffer is of another device.
     pub fn fill<T: Element>(&mut self, buffer: &mut BufferSlice<T>, value: T) -> Result<()> {
-        match (&mut self.0, buffer.place_mut()) {
+        let is_host = self.is_host();
+        match (&mut self.0, buffer.written_by(is_host)) {
             (None, Place::Host(elements)) => elements.fill(value),
             (Some(queue), Place::Device(memory)) => queue.fill(bytes_of(&[value]), memory)?,
             _ => return Err(self.foreign(buffer)),

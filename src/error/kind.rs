@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::{Error, PortKind};
+use super::{Error, PortKind, Race};
 use crate::name::Name;
 
 /// The kind of an error. It is private, so that kinds can be added. The predicates of [`Error`] are the
@@ -407,6 +407,8 @@ pub(crate) enum Kind {
     NoSuchDevice { device: u32, count: usize },
     #[error("it was not submitted, because earlier work on its device was refused")]
     NotBehind,
+    #[error("{0}")]
+    Race(Box<Race>),
     #[error("the CUDA driver answered {name} ({code})")]
     Driver { code: u32, name: Arc<str> },
     #[error("{device} was lost: {name} ({code}). Make a new executor in a new process")]

@@ -4,6 +4,7 @@
 mod foreign;
 mod kind;
 mod port_kind;
+mod race;
 mod refused;
 
 use std::borrow::Cow;
@@ -18,6 +19,7 @@ use crate::name::Name;
 pub(crate) use foreign::{Foreign, dispose, drop_each, panic_message, shielded};
 pub(crate) use kind::Kind;
 pub(crate) use port_kind::PortKind;
+pub(crate) use race::{How, Race, Site, Use};
 pub use refused::Refused;
 
 /// Any error a node body may return.
@@ -159,6 +161,13 @@ impl Error {
     /// the error of a node that failed because of that.
     pub fn is_device_lost(&self) -> bool {
         matches!(*self.0.kind, Kind::DeviceLost { .. }) || self.cause().is_some_and(Error::is_device_lost)
+    }
+
+    /// Returns true if the stream sanitizer has found a race: two nodes use a buffer, and nothing orders them.
+    /// Also true for the error of the node that failed because of that. See
+    /// [`ExecutorBuilder::sanitize`](crate::exec::ExecutorBuilder::sanitize).
+    pub fn is_race(&self) -> bool {
+        matches!(*self.0.kind, Kind::Race(_)) || self.cause().is_some_and(Error::is_race)
     }
 
     /// Returns the variable whose value an operation could not take, because a reader keeps the value. The

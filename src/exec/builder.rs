@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use super::Executor;
 #[cfg(feature = "cuda")]
-use crate::device::cuda::{Completion, Gpu};
+use crate::device::cuda::{Checked, Completion, Gpu};
 use crate::device::host::{Around, Barrier, Pool, SLOTS_MAX};
 use crate::device::queue::QueueDevice;
+#[cfg(feature = "cuda")]
+use crate::device::sanitize::Sanitizer;
 use crate::device::sim::Order;
 use crate::error::{Kind, Result};
 use crate::runtime::{
@@ -34,6 +36,8 @@ pub struct ExecutorBuilder {
     completion: Option<Completion>,
     #[cfg(feature = "cuda")]
     has_graphs: bool,
+    #[cfg(feature = "cuda")]
+    is_sanitized: bool,
     pace: Pace,
 }
 
@@ -64,6 +68,8 @@ impl ExecutorBuilder {
             completion: None,
             #[cfg(feature = "cuda")]
             has_graphs: true,
+            #[cfg(feature = "cuda")]
+            is_sanitized: false,
             pace: Pace::default(),
         }
     }
@@ -187,6 +193,68 @@ impl ExecutorBuilder {
         self
     }
 
+    /// Sets whether the order of all declared uses of buffers on CUDA devices is checked. The default is
+    /// false, which costs nothing. [Simulated executors](Executor::sim) always check it.
+    ///
+    /// The edges of a graph and the variables of an engine order all work on buffers. A program can go around
+    /// them: it hands a [`Buffer`](crate::Buffer) on through a lock or a channel, or a library works on
+    /// memory through a [raw stream](crate::DeviceStream::raw). With `true`, every upload, download, copy,
+    /// fill, fetch and launch, and what a raw stream declares, must come after all earlier uses of the same
+    /// bytes, if one of the two writes. What counts is the order of streams, the events that they wait for,
+    /// and what the host had seen the end of when it submitted the work. Time does not count.
+    ///
+    /// Otherwise the later node or operation fails with an error for which
+    /// [`Error::is_race`](crate::Error::is_race) is true. It names both, the buffer and the streams, and says
+    /// what to do. The work is done all the same. Freed memory is filled with `0xDD`, and no memory is used
+    /// again within a run.
+    ///
+    /// An error is never false. A race can be missed if the program's run happens to order it: two streams
+    /// share a lane, or the host has awaited the earlier work for another reason. Work of a library that is
+    /// not declared is not seen.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::sync::Mutex;
+    ///
+    /// use anabranch::policy::PerOperator;
+    /// use anabranch::{Buffer, DeviceStream, Executor, Graph, Inputs};
+    ///
+    /// static SHARED: Mutex<Option<Buffer<f32>>> = Mutex::new(None);
+    ///
+    /// let mut g = Graph::new();
+    /// let make = g.try_kernel("make", (), |s: &mut DeviceStream| {
+    ///     *SHARED.lock().unwrap() = Some(s.upload(&[1.0])?);
+    ///     Ok(())
+    /// });
+    /// // It uses the buffer behind the graph's back.
+    /// let clear = g.try_kernel("clear", (), |s: &mut DeviceStream| {
+    ///     Ok(SHARED.lock().unwrap().as_mut().map_or(Ok(()), |shared| s.fill(shared, 0.0))?)
+    /// });
+    /// g.output("made", &make);
+    /// g.output("cleared", &clear);
+    ///
+    /// // With a GPU: Executor::builder().cuda(&[0]).sanitize(true).build()?
+    /// let plan = g.compile_with(&PerOperator)?;
+    /// let races = (0..10).filter(|&seed| {
+    ///     *SHARED.lock().unwrap() = None;
+    ///     let run = Executor::sim(seed).run(&plan, Inputs::new());
+    ///     futures::executor::block_on(run).is_err_and(|error| error.is_race())
+    /// });
+    /// assert!(races.count() > 0);
+    ///
+    /// g.node(&clear).after(&make);
+    /// for seed in 0..10 {
+    ///     let run = Executor::sim(seed).run(&g.compile_with(&PerOperator)?, Inputs::new());
+    ///     futures::executor::block_on(run)?;
+    /// }
+    /// # Ok::<(), anabranch::Error>(())
+    /// ```
+    #[cfg(feature = "cuda")]
+    pub fn sanitize(mut self, is_on: bool) -> Self {
+        self.is_sanitized = is_on;
+        self
+    }
+
     /// Sets the way in which the executor waits for its CUDA devices: with the shortest latency, or with
     /// little use of a core. The default is between the two.
     #[cfg(feature = "cuda")]
@@ -221,14 +289,19 @@ impl ExecutorBuilder {
         check(workers > 0 || gpus == 0, "the number of workers of an executor with CUDA devices", "1 or more", 0)?;
         #[cfg_attr(not(feature = "cuda"), allow(unused_mut))]
         let mut devices = self.devices;
+        #[cfg(not(feature = "cuda"))]
+        let sanitizer = None;
+        #[cfg(feature = "cuda")]
+        let sanitizer = self.is_sanitized.then(Sanitizer::new);
         #[cfg(feature = "cuda")]
         for &ordinal in &self.ordinals {
-            devices.push(Arc::new(Gpu::open(ordinal, self.completion, self.has_graphs)?));
+            let checked = sanitizer.as_ref().map(|sanitizer| Checked::new(sanitizer, devices.len() as u32));
+            devices.push(Arc::new(Gpu::open(ordinal, self.completion, self.has_graphs, checked)?));
         }
         let has_devices = !devices.is_empty();
         // Must precede the start of the workers: if they do not start, dropping `devices` ends the reactor's
         // thread. A drop would not stop workers.
-        let devices = if has_devices { Some(Arc::new(Devices::start(devices, self.pace)?)) } else { None };
+        let devices = if has_devices { Some(Arc::new(Devices::start(devices, self.pace, sanitizer)?)) } else { None };
         let exits = Arc::new(Lane::new());
         let barrier = Barrier::new();
         #[cfg(test)]

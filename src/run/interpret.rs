@@ -21,7 +21,7 @@ use crate::error::BoxError;
 use crate::graph::NodeId;
 use crate::plan::code::{Code, HostStep, Target, flag};
 use crate::plan::pipelining::Passed;
-use crate::runtime::{Ended, LaneId};
+use crate::runtime::LaneId;
 use crate::sync::Ordering;
 use crate::value::Outcome;
 
@@ -257,7 +257,9 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
             return if self.submit_segment() { StepResult::Parked } else { StepResult::Done };
         }
         if step.flags & flag::CONTROL != 0 {
-            return self.control(attention);
+            let (program, result) = (self.program, self.control(attention));
+            self.note_control(program, &result);
+            return result;
         }
         // A cancelled async node may have a future to drop.
         let is_async = step.flags & flag::ASYNC != 0;
@@ -268,7 +270,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
             self.queue.expect_long();
         }
         if is_async {
-            return self.poll_node(attention);
+            return self.poll_checked(attention);
         }
         if attention & state::OBSERVED != 0 {
             self.call_observed(step);
@@ -291,17 +293,6 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
         true
     }
 
-    fn call_observed(&mut self, step: &HostStep) {
-        let node = self.node();
-        if let Some(error) = self.item.run.injected(node) {
-            return self.fail(error);
-        }
-        let (item, mut begun) = (self.item, self.item.begin_node(node));
-        let called = item.around(&mut begun, || catch_unwind(AssertUnwindSafe(|| self.call(step))));
-        item.end_node(node, begun, Ended::of(matches!(called, Ok(Ok(())))));
-        item.judge_call(node, called);
-    }
-
     pub(super) fn node(&self) -> NodeId {
         self.code.nodes[self.step as usize]
     }
@@ -321,8 +312,11 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
         let mut held = None;
         if step.flags & flag::TARGETS != 0 {
             self.follow_all(step, &mut held);
-        } else if step.flags & flag::ARRIVE != 0 && self.arrives_last(step.targets) {
-            held = self.follow(self.code.gates[step.targets as usize].then);
+        } else if step.flags & flag::ARRIVE != 0 {
+            self.note_target(Target::Arrive(step.targets));
+            if self.arrives_last(step.targets) {
+                held = self.follow(self.code.gates[step.targets as usize].then);
+            }
         }
         if step.flags & flag::GATE != 0 && !self.passes_gate(step.gate) {
             return held.map_or(Next::Leave, Next::Program);
@@ -388,6 +382,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     /// loaded. Returns a target that is neither a program nor a gate.
     #[inline]
     fn reach(&self, mut target: Target) -> Result<Option<Ticket>, Target> {
+        self.note_target(target);
         loop {
             match target {
                 Target::Start { first, count } => return Ok(Some(self.ticket(first, count))),
@@ -461,6 +456,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     /// it.
     #[inline]
     fn passes_gate(&mut self, gate: u32) -> bool {
+        self.note_gate(gate);
         // Checked first: a program that does not park need not store its place.
         if self.item.at.gates[gate as usize].is_ours() {
             return true;
@@ -489,6 +485,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     /// done it.
     #[cold]
     fn signal_watchers(&self, step: u32) {
+        self.note_seen();
         let start = self.code.starts[self.program as usize];
         if step == start || self.code.steps[step as usize - 1].flags & flag::SEGMENT == 0 {
             self.item.run.signal_watchers(self.program, step - start);

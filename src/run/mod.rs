@@ -17,6 +17,7 @@
 mod async_nodes;
 mod at_once;
 mod blocks;
+mod checked;
 mod control;
 pub(crate) mod countdown;
 mod devices;

@@ -10,7 +10,7 @@ use super::state;
 use crate::device::host::{Queue, Ticket};
 use crate::device::queue::{Event, Job, Judge, Part};
 use crate::device::{DeviceStream, StreamMut};
-use crate::error::{Error, Kind};
+use crate::error::{Error, Kind, Site};
 use crate::plan::code::{HostStep, Member, Segment, slice};
 use crate::runtime::{Begun, Ended, LaneId, Launched, Submission};
 use crate::sync::Ordering;
@@ -200,5 +200,10 @@ impl Judge for Members<'_> {
             self.item.set_outcome(node, outcome::SKIPPED, None);
         }
         !lacks_input
+    }
+
+    fn site(&self, part: u32) -> Site {
+        let site = self.item.site(self.members[part as usize].node);
+        Site { node: site.node, stream: site.stream }
     }
 }

@@ -153,6 +153,7 @@ impl RunInner {
 
     fn make_live(&self, admitted: Admitted) -> bool {
         let Admitted { mut inputs, slot, context, is_timed, spare } = admitted;
+        self.note_begin(slot);
         let plan = self.plan();
         let worked = is_timed.then(|| AtomicU64::new(0));
         let live = match spare {
@@ -188,6 +189,7 @@ impl RunInner {
 
     #[cold]
     fn make_iterations(&self, slot: u16) -> Result<()> {
+        self.note_begin(slot);
         let plan = self.pipelining();
         let frames = (0..plan.slots).map(|_| Frame::new(&self.plan().layout)).collect::<Result<Vec<Frame>>>()?;
         let mut iterations = frames.into_iter().zip(0..).map(|(frame, number)| self.iteration(number, frame));

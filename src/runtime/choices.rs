@@ -1,5 +1,9 @@
-//! The choices of a simulated executor: which node or operation runs next, and which nodes fail.
+//! The choices of a simulated executor: which node or operation runs next, which nodes fail, and whether
+//! all is in order.
 
+use std::sync::Arc;
+
+use crate::device::sanitize::Sanitizer;
 use crate::device::sim::{Chooser, Order};
 use crate::error::{BoxError, Error, Kind};
 use crate::graph::NodeId;
@@ -12,11 +16,13 @@ pub(crate) const STEPS_MAX: usize = 256;
 pub(crate) struct Choices {
     chooser: Mutex<Chooser>,
     faults: Faults,
+    /// Checks the order of the executor's nodes and operations.
+    pub(crate) sanitizer: Arc<Sanitizer>,
 }
 
 impl Choices {
     pub(crate) fn new(order: Order, faults: Faults) -> Self {
-        Self { chooser: Mutex::new(Chooser::new(order)), faults }
+        Self { chooser: Mutex::new(Chooser::new(order)), faults, sanitizer: Sanitizer::new() }
     }
 
     /// Chooses the next of `among` alternatives. Returns an error, once, if the choices to replay do not fit.

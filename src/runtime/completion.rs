@@ -39,6 +39,7 @@ impl<F: FnOnce(Result<(), Error>) + Send + 'static> Wake for Continuation<F> {
             // The reactor may wake this during its registration, so two threads may come here.
             let follow = lock(&self.follow).take();
             if let Some(follow) = follow {
+                self.devices.note_reached(self.lane, self.point);
                 follow(outcome.map_err(|fault| self.devices.device(self.lane).judge(&fault)));
             }
         }

@@ -5,11 +5,14 @@ use std::task::{Context, Poll, Waker};
 
 use super::{Pace, Reactor, RemoteLane, WaiterKey, when_reached};
 use crate::device::queue::{Fault, QueueDevice};
+use crate::device::sanitize::Sanitizer;
 use crate::error::{Error, Kind, Result};
 
 pub(crate) struct Devices {
     devices: Vec<Queued>,
     reactor: Reactor,
+    /// What checks the order of all lanes, if that is wanted.
+    sanitizer: Option<Arc<Sanitizer>>,
 }
 
 struct Queued {
@@ -31,7 +34,7 @@ impl Devices {
     ///
     /// # Errors
     /// If the operating system refuses to start its thread.
-    pub(crate) fn start(devices: Vec<Arc<dyn QueueDevice>>, pace: Pace) -> Result<Self> {
+    pub(crate) fn start(devices: Vec<Arc<dyn QueueDevice>>, pace: Pace, sanitizer: Option<Arc<Sanitizer>>) -> Result<Self> {
         let (mut lanes, mut queued) = (Vec::new(), Vec::new());
         for (number, device) in devices.into_iter().enumerate() {
             let first = lanes.len();
@@ -39,7 +42,7 @@ impl Devices {
             queued.push(Queued { device, first, lanes: (lanes.len() - first) as u32 });
         }
         let reactor = Reactor::start(lanes, pace).map_err(|cause| Error::with_source(Kind::Thread, Box::new(cause)))?;
-        Ok(Self { devices: queued, reactor })
+        Ok(Self { devices: queued, reactor, sanitizer })
     }
 
     /// Returns a lane of a device. Numbers beyond its last lane begin again at its first.
@@ -58,6 +61,17 @@ impl Devices {
 
     pub(crate) fn device(&self, id: LaneId) -> &dyn QueueDevice {
         &*self.devices[id.device].device
+    }
+
+    pub(crate) fn sanitizer(&self) -> Option<&Arc<Sanitizer>> {
+        self.sanitizer.as_ref()
+    }
+
+    /// Notes that the host acts on the end of work. What it submits from now on comes after that.
+    pub(super) fn note_reached(&self, id: LaneId, point: u64) {
+        if let Some(sanitizer) = &self.sanitizer {
+            sanitizer.reached(id.device as u32, id.lane, point);
+        }
     }
 
     /// Returns how many blocks of memory are kept from use because their device is lost.

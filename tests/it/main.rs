@@ -48,6 +48,7 @@ mod reserving;
 mod runtimes;
 #[cfg(target_os = "linux")]
 mod sandbox;
+mod sanitizing;
 mod scope;
 mod sections;
 mod services;

@@ -11,6 +11,7 @@ use std::time::Duration;
 use cudarc::driver::sys::{CUdevice_attribute, CUevent, CUfunction};
 
 use super::Completion;
+use super::checks::Checked;
 use super::context::{Context, Stream};
 use super::driver::Driver;
 use super::dropped::{Dropped, Memories, Use};
@@ -22,6 +23,7 @@ use super::modules::Modules;
 use super::trials;
 use crate::device::code::Code;
 use crate::device::queue::{Event, Timeline};
+use crate::device::sanitize::POISON;
 use crate::error::Result;
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, fence, lock, spawn};
 
@@ -64,12 +66,20 @@ pub(super) struct Opened {
     is_full: AtomicBool,
     /// How many blocks of memory a lost device may still touch.
     pub(super) quarantined: AtomicU64,
+    /// What checks the order of its lanes, if that is wanted.
+    pub(super) sanitizer: Option<Checked>,
     /// Last, because all others belong to it.
     pub(super) context: Arc<Context>,
 }
 
 impl Device {
-    pub(super) fn open(driver: &'static Driver, ordinal: u32, completion: Option<Completion>, has_graphs: bool) -> Result<Self> {
+    pub(super) fn open(
+        driver: &'static Driver,
+        ordinal: u32,
+        completion: Option<Completion>,
+        has_graphs: bool,
+        sanitizer: Option<Checked>,
+    ) -> Result<Self> {
         let context = Arc::new(Context::retain(driver, ordinal)?);
         use CUdevice_attribute::{
             CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR as MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR as MINOR,
@@ -90,6 +100,7 @@ impl Device {
             path: Mutex::new(Graphs::new(has_graphs)),
             is_full: AtomicBool::new(false),
             quarantined: AtomicU64::new(0),
+            sanitizer,
             context,
         })))
     }
@@ -232,14 +243,19 @@ impl Opened {
     /// Returns a use that must pass first. Memory of the device is freed in the order of the stream that made
     /// it, so its uses there need not pass.
     fn still_used(&self, dropped: &Dropped) -> Option<Use> {
-        let own = usize::from(matches!(dropped.what, Memories::Device(_)));
+        let own = usize::from(matches!(dropped.what, Memories::Device(..)));
         dropped.uses.iter().skip(own).copied().find(|&used| !self.has_reached(used))
     }
 
     fn free(&self, dropped: Dropped) {
         match dropped.what {
-            Memories::Device(address) => {
+            Memories::Device(address, bytes) => {
                 let stream = self.lanes[dropped.uses[0].0 as usize].stream.handle();
+                if self.sanitizer.is_some() && bytes > 0 {
+                    // SAFETY: `dropped` owns the memory, of so many bytes, and no other work uses it: see
+                    // below. An error is the device's.
+                    let _ = unsafe { (self.driver.fill_8)(address, POISON, bytes, stream) };
+                }
                 // SAFETY: `dropped` owns the memory. `still_used` found that all use on other streams has
                 // passed, and the use on this stream precedes the call.
                 let code = unsafe { (self.driver.free)(address, stream) };

@@ -26,7 +26,8 @@ pub(super) struct Dropped {
 }
 
 pub(super) enum Memories {
-    Device(CUdeviceptr),
+    /// Its address, and its size in bytes.
+    Device(CUdeviceptr, usize),
     Host(HostBlock),
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Completion;
+use super::checks::Checked;
 use super::device::{Device, Marking};
 use super::driver::Driver;
 use super::dropped::Use;
@@ -32,9 +33,14 @@ impl Gpu {
     ///
     /// # Errors
     /// If there is no driver or it is too old, no such GPU, or it does not answer.
-    pub(crate) fn open(ordinal: u32, completion: Option<Completion>, has_graphs: bool) -> Result<Self> {
+    pub(crate) fn open(
+        ordinal: u32,
+        completion: Option<Completion>,
+        has_graphs: bool,
+        sanitizer: Option<Checked>,
+    ) -> Result<Self> {
         let driver = Driver::with_device(ordinal)?;
-        let device = Arc::new(Device::open(driver, ordinal, completion, has_graphs)?);
+        let device = Arc::new(Device::open(driver, ordinal, completion, has_graphs, sanitizer)?);
         Ok(Self { device, recordings: Mutex::default() })
     }
 
@@ -46,6 +52,7 @@ impl Gpu {
         device.collect(Marking::IfMuch);
         let point = device.issue(lane, recording.parts.len() as u64);
         let mut others = Others::default();
+        let end = recording.judge(job.judge, point);
         let launched = self.launch(&mut graphs, recording, job, &mut others);
         if others.used != 0 {
             device.lanes[lane as usize].use_others(point, others.used);
@@ -59,6 +66,9 @@ impl Gpu {
         // Must precede the record: a thread that learns of the end through another stream relies on the mark.
         device.mark(lane)?;
         let event = if job.is_recorded { Some(device.record(lane)?) } else { None };
+        if let (Some(checked), Some(event), Some(end)) = (&device.sanitizer, event, end) {
+            checked.recorded(event, end);
+        }
         Ok(Submitted { point, event, is_graph })
     }
 

@@ -13,6 +13,7 @@ use super::device::Device;
 use super::dropped::{Dropped, Memories, Use, Visit};
 use super::host_memory::HostBlock;
 use crate::device::queue::{HostMemory, Memory};
+use crate::device::sanitize::Shadow;
 use crate::sync::{AtomicU32, Mutex, OnceLock, Ordering, lock};
 
 /// Memory of a GPU. A buffer shares it with the recordings that use it.
@@ -26,12 +27,15 @@ pub(super) struct Allocation {
     visits: Mutex<Vec<Visit>>,
     /// Its place in the list of the last recording that used it.
     place: AtomicU32,
+    /// For the sanitizer.
+    pub(super) shadow: Option<Arc<Shadow>>,
 }
 
 impl Allocation {
     pub(super) fn new(device: Arc<Device>, address: CUdeviceptr, bytes: usize, made: Use) -> Self {
         let (uses, visits) = (Mutex::new(SmallVec::from_slice(&[made])), Mutex::default());
-        Self { device, address, bytes, uses, visits, place: AtomicU32::new(0) }
+        let shadow = device.sanitizer.as_ref().map(|checked| Shadow::new(&checked.sanitizer, bytes));
+        Self { device, address, bytes, uses, visits, place: AtomicU32::new(0), shadow }
     }
 
     /// Records that the work queued as `used` works on it.
@@ -101,7 +105,7 @@ impl Memory for Section {
 impl Drop for Allocation {
     fn drop(&mut self) {
         let (uses, visits) = (std::mem::take(&mut *lock(&self.uses)), std::mem::take(&mut *lock(&self.visits)));
-        self.device.keep(Dropped { what: Memories::Device(self.address), uses, visits });
+        self.device.keep(Dropped { what: Memories::Device(self.address, self.bytes), uses, visits });
     }
 }
 

@@ -7,7 +7,7 @@ use cudarc::driver::CudaStream;
 
 use super::recording::Recording;
 use crate::device::{BufferSlice, DeviceStream, Element};
-use crate::error::Result;
+use crate::error::{How, Result};
 
 /// The CUDA stream of a kernel node, as libraries take it; made by [`DeviceStream::raw`].
 ///
@@ -65,8 +65,8 @@ impl RawStream<'_> {
     /// # Errors
     /// If the buffer is of another device.
     pub fn read<T: Element>(&mut self, buffer: &BufferSlice<T>) -> Result<u64> {
-        let memory = buffer.place().on_device().ok_or_else(|| self.recording.foreign(buffer.device_name()))?;
-        self.recording.used(memory)
+        let memory = buffer.read_by(false).on_device().ok_or_else(|| self.recording.foreign(buffer.device_name()))?;
+        self.recording.used(memory, How::Reads)
     }
 
     /// Notes that the node writes a buffer, and returns its address on the device.
@@ -74,7 +74,10 @@ impl RawStream<'_> {
     /// # Errors
     /// As [`RawStream::read`].
     pub fn write<T: Element>(&mut self, buffer: &mut BufferSlice<T>) -> Result<u64> {
-        self.read(buffer)
+        let Some(memory) = buffer.written_by(false).on_device() else {
+            return Err(self.recording.foreign(buffer.device_name()));
+        };
+        self.recording.used(memory, How::Writes)
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use cudarc::driver::sys::CUdeviceptr;
 
+use super::checks::Checks;
 use super::context::Stream;
 use super::device::{Device, Marking};
 use super::driver::OUT_OF_MEMORY;
@@ -15,7 +16,7 @@ use super::memory::{Allocation, Landed, Section};
 use super::ops::{Op, Ops, Pattern, Way};
 use crate::device::code::{Code, Launch};
 use crate::device::queue::{Arg, Event, HostMemory, Memory, MemoryArg, Part, Queue};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, How, Kind, Result};
 use crate::sync::lock;
 
 /// A lane's next work.
@@ -41,6 +42,8 @@ pub(super) struct Recording {
     pub(super) refused: Option<(u32, Error)>,
     /// Whether a library had the stream, and so may have left another context behind.
     pub(super) is_lent: bool,
+    /// The uses of memory, for the sanitizer.
+    pub(super) checks: Option<Box<Checks>>,
 }
 
 /// A part, as far as order goes.
@@ -65,6 +68,7 @@ unsafe impl Send for Recording {}
 
 impl Recording {
     pub(super) fn new(device: Arc<Device>) -> Self {
+        let checks = device.sanitizer.as_ref().map(Checks::new);
         Self {
             device,
             lane: 0,
@@ -79,12 +83,16 @@ impl Recording {
             flushed: None,
             refused: None,
             is_lent: false,
+            checks,
         }
     }
 
     pub(super) fn begin(&mut self, lane: u32, waits: &mut dyn Iterator<Item = Event>) {
         self.lane = lane;
         self.waits.extend(waits);
+        if let Some(checks) = &mut self.checks {
+            checks.begin(&self.waits);
+        }
     }
 
     /// Returns where the operations of a part lie.
@@ -115,6 +123,9 @@ impl Recording {
     /// Discards the operations from there on, and the memory that they would have copied to.
     fn truncate(&mut self, ops: usize) {
         self.ops.truncate(ops);
+        if let Some(checks) = self.checks.as_mut().filter(|_| self.flushed.is_none()) {
+            checks.truncate(ops);
+        }
         self.landings.retain(|&(place, _)| place < ops);
     }
 
@@ -132,13 +143,21 @@ impl Recording {
     }
 
     /// Returns the memory of this device that stands behind some, noting that it is worked on.
-    pub(super) fn used(&mut self, memory: &dyn Memory) -> Result<CUdeviceptr> {
+    pub(super) fn used(&mut self, memory: &dyn Memory, how: How) -> Result<CUdeviceptr> {
         match section_of(memory) {
             Some(section) if Arc::ptr_eq(&section.allocation.device, &self.device) => {
                 self.hold(&section.allocation, false);
+                self.check(section, how);
                 Ok(section.address)
             }
             _ => Err(self.foreign(memory.device_name())),
+        }
+    }
+
+    /// Notes a use for the sanitizer.
+    fn check(&mut self, section: &Section, how: How) {
+        if let Some(checks) = &mut self.checks {
+            checks.note(self.parts.len(), self.ops.len(), section, how);
         }
     }
 
@@ -158,7 +177,8 @@ impl Recording {
     /// Returns memory that was made here and that no buffer refers to. All work on it comes before, on the
     /// same stream.
     fn reuse(&mut self, bytes: usize) -> Option<Arc<Allocation>> {
-        let stream = self.parts.last()?.stream;
+        // The sanitizer knows memory by its allocation.
+        let stream = self.parts.last().filter(|_| self.checks.is_none())?.stream;
         let is_free = |held: &&Held| {
             held.allocation.bytes == bytes
                 && held.stream == Some(stream)
@@ -246,11 +266,13 @@ impl Queue for Recording {
         self.device.collect_if_asked();
         let allocation = allocated?;
         self.hold(&allocation, true);
-        Ok(Box::new(Section::of(allocation)))
+        let section = Section::of(allocation);
+        self.check(&section, How::Allocates);
+        Ok(Box::new(section))
     }
 
     fn upload(&mut self, from: &[u8], to: &dyn Memory) -> Result<()> {
-        let to = self.used(to)?;
+        let to = self.used(to, How::Writes)?;
         if from.is_empty() {
             return Ok(());
         }
@@ -268,7 +290,7 @@ impl Queue for Recording {
 
     fn download(&mut self, from: &dyn Memory) -> Result<Box<dyn HostMemory>> {
         let bytes = bytes_of(from);
-        let from = self.used(from)?;
+        let from = self.used(from, How::Reads)?;
         self.regain()?;
         let landed = Arc::new(Landed::new(self.device.clone(), self.device.take_host(bytes)?));
         if bytes == 0 {
@@ -289,7 +311,8 @@ impl Queue for Recording {
             self.copy(from, &*to)?;
             return Ok(to);
         }
-        let op = Op::Fetch { from: (there.address, device.context.handle()), to: self.used(&*to)?, bytes };
+        let op = Op::Fetch { from: (there.address, device.context.handle()), to: self.used(&*to, How::Writes)?, bytes };
+        self.check(there, How::Reads);
         self.note(op, bytes);
         self.visited.push(there.allocation.clone());
         Ok(to)
@@ -297,7 +320,7 @@ impl Queue for Recording {
 
     fn copy(&mut self, from: &dyn Memory, to: &dyn Memory) -> Result<()> {
         let bytes = bytes_of(from);
-        let op = Op::Copy { way: Way::Within, from: self.used(from)?, to: self.used(to)?, bytes };
+        let op = Op::Copy { way: Way::Within, from: self.used(from, How::Reads)?, to: self.used(to, How::Writes)?, bytes };
         self.note(op, bytes);
         Ok(())
     }
@@ -316,7 +339,7 @@ impl Queue for Recording {
                 return self.upload(&all, to);
             }
         };
-        let op = Op::Fill { to: self.used(to)?, pattern, count };
+        let op = Op::Fill { to: self.used(to, How::Writes)?, pattern, count };
         self.note(op, count);
         Ok(())
     }
@@ -327,8 +350,8 @@ impl Queue for Recording {
         for arg in args {
             let word = match arg {
                 Arg::Number(bytes) => u64::from_ne_bytes(*bytes),
-                Arg::Memory(MemoryArg(Some(memory))) => self.used(*memory)?,
-                Arg::Memory(MemoryArg(None)) => return Err(self.foreign("the host device".into())),
+                Arg::Memory(MemoryArg(Some(memory), how)) => self.used(*memory, *how)?,
+                Arg::Memory(MemoryArg(None, _)) => return Err(self.foreign("the host device".into())),
             };
             self.ops.push_word(word);
         }

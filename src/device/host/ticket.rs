@@ -86,6 +86,8 @@ impl TicketOrigin {
 pub(crate) trait Queue<'q> {
     /// Whether other threads may run programs of the same run at the same time.
     const IS_SHARED: bool;
+    /// Whether the order of programs is chosen, and what orders them is checked.
+    const IS_CHOSEN: bool = false;
 
     /// Adds programs to be resumed, by this thread or another.
     fn push(&mut self, ticket: Ticket);

@@ -294,8 +294,8 @@ impl<'p> Shared<'p> {
 pub(crate) type Tickets = SmallVec<[Ticket; 4]>;
 
 /// The queue of a thread that is the only one to run programs: a single worker, or a task that polls an
-/// inline run. With `BESIDE`, of a task that polls a run beside the workers.
-pub(crate) struct Alone<'a, const BESIDE: bool = false> {
+/// inline run. With `BESIDE`, of a task that polls a run beside the workers; with `CHOSEN`, of a simulated run.
+pub(crate) struct Alone<'a, const BESIDE: bool = false, const CHOSEN: bool = false> {
     pub(crate) tickets: &'a mut Tickets,
     progress: &'a Progress,
     /// Steps until the turn is looked at.
@@ -314,8 +314,9 @@ enum Turn<'a> {
     Step,
 }
 
-impl<'a, const BESIDE: bool> Queue<'a> for Alone<'a, BESIDE> {
+impl<'a, const BESIDE: bool, const CHOSEN: bool> Queue<'a> for Alone<'a, BESIDE, CHOSEN> {
     const IS_SHARED: bool = BESIDE;
+    const IS_CHOSEN: bool = CHOSEN;
 
     #[inline]
     fn push(&mut self, ticket: Ticket) {
@@ -384,6 +385,18 @@ impl<'a, const BESIDE: bool> Alone<'a, BESIDE> {
         self
     }
 
+    /// Returns true if the time slice is over: what is still queued is for a later poll.
+    pub(crate) fn is_spent(&self) -> bool {
+        matches!(&self.turn, Turn::Slice(slice, _) if slice.is_spent())
+    }
+
+    /// Returns the newest ticket.
+    pub(crate) fn next_ticket(&mut self) -> Option<Ticket> {
+        self.tickets.pop()
+    }
+}
+
+impl<const BESIDE: bool, const CHOSEN: bool> Alone<'_, BESIDE, CHOSEN> {
     /// Fills up the fuel, unless other work waits.
     #[cold]
     fn refuel(&mut self) -> bool {
@@ -398,30 +411,22 @@ impl<'a, const BESIDE: bool> Alone<'a, BESIDE> {
         (self.fuel, self.gives_way) = (fuel, !is_ours);
         is_ours
     }
-
-    /// Returns true if the time slice is over: what is still queued is for a later poll.
-    pub(crate) fn is_spent(&self) -> bool {
-        matches!(&self.turn, Turn::Slice(slice, _) if slice.is_spent())
-    }
-
-    /// Returns the newest ticket.
-    pub(crate) fn next_ticket(&mut self) -> Option<Ticket> {
-        self.tickets.pop()
-    }
 }
 
-impl<'a> Alone<'a> {
+impl<'a> Alone<'a, false, true> {
     /// Returns the queue of one step.
     pub(crate) fn for_a_step(tickets: &'a mut Tickets, progress: &'a Progress) -> Self {
         Self { tickets, progress, fuel: 1, turn: Turn::Step, gives_way: false }
     }
+}
 
+impl<'a> Alone<'a> {
     fn for_a_pool(tickets: &'a mut Tickets, pool: &'a Pool) -> Self {
         Self { tickets, progress: &pool.progress[0].0, fuel: FUEL, turn: Turn::Pool(pool), gives_way: false }
     }
 }
 
-impl<const BESIDE: bool> Drop for Alone<'_, BESIDE> {
+impl<const BESIDE: bool, const CHOSEN: bool> Drop for Alone<'_, BESIDE, CHOSEN> {
     fn drop(&mut self) {
         if let Turn::Slice(slice, pace) = &mut self.turn {
             **pace = slice.pace(self.fuel);

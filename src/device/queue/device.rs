@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::timeline::{Fault, Timeline};
 use crate::device::stream::DeviceStream;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Site};
 
 /// A device that queues work. Its streams are numbered lanes.
 pub(crate) trait QueueDevice: Send + Sync + 'static {
@@ -55,6 +55,8 @@ pub(crate) trait Judge {
     fn refused(&mut self, part: u32, error: Error);
     /// Whether a part is to be submitted. Asked only after another was refused.
     fn goes_on(&mut self, part: u32) -> bool;
+    /// Returns the names of a part, for the sanitizer.
+    fn site(&self, part: u32) -> Site;
 }
 
 /// The result of a submission.

@@ -3,10 +3,11 @@
 use std::any::Any;
 use std::fmt;
 use std::ops::Range;
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::device::code::{Code, Launch};
-use crate::error::Result;
+use crate::error::{How, Result};
 
 /// A stream that records work, part by part. The device does the work after it is submitted; an error here
 /// refuses the request.
@@ -51,6 +52,10 @@ pub(crate) trait Memory: Send + Sync + 'static {
     fn as_any(&self) -> &dyn Any;
     /// Returns the memory of some of its bytes.
     fn part(&self, bytes: Range<usize>) -> Box<dyn Memory>;
+    /// Returns the address of memory of a simulated device, which the host uses so.
+    fn on_host(&self, _how: How) -> Option<NonNull<u8>> {
+        None
+    }
 }
 
 /// A block of the host's memory that a device copies to.
@@ -72,9 +77,9 @@ pub enum Arg<'a> {
     Number([u8; 8]),
 }
 
-/// The memory of a buffer of any type; None if a host has it.
+/// The memory of a buffer of any type, and how it is used; None if a host has it.
 #[derive(Clone, Copy)]
-pub struct MemoryArg<'a>(pub(in crate::device) Option<&'a dyn Memory>);
+pub struct MemoryArg<'a>(pub(in crate::device) Option<&'a dyn Memory>, pub(in crate::device) How);
 
 impl fmt::Debug for MemoryArg<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

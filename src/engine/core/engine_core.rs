@@ -11,6 +11,7 @@ use super::observed::ObservedEngine;
 use super::pace::Pace;
 use super::sites::Sites;
 use crate::device::host::Origin;
+use crate::device::sanitize::Sanitizer;
 use crate::engine::order::{
     Batch, Entering, Exclusive, FREED_MAX, FreeSlots, Granted, Key, Left, Operation, Ready, Rest, Role, Runnable, Slots,
     Unpushed, Wakes,
@@ -23,6 +24,8 @@ use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Line, Mutex, MutexGuard, Ord
 pub(super) const CLOSED: u32 = 1;
 /// There is an observer.
 const OBSERVED: u32 = 2;
+/// What orders operations is checked.
+const CHECKED: u32 = 4;
 
 /// The number of an operation that is in no slot.
 pub(super) const NO_SLOT: u32 = u32::MAX;
@@ -57,11 +60,14 @@ pub(crate) struct EngineCore {
     pub(super) is_simulating: AtomicBool,
     /// None once the executor is shut down and nothing is pending (see `leave_if_over`).
     pub(super) registration: Mutex<Option<Registration<Self>>>,
-    /// The bits [`CLOSED`] and [`OBSERVED`], so that one load is enough for nearly all operations.
+    /// The bits [`CLOSED`], [`OBSERVED`] and [`CHECKED`], so that one load is enough for nearly all operations.
     pub(super) attention: AtomicU32,
     pub(in crate::engine) id: LazyId,
     /// If there are observers.
     pub(super) observed: Option<ObservedEngine>,
+    /// What checks the order of a simulated engine, and the number of kernels so far.
+    pub(super) sanitizer: Option<Arc<Sanitizer>>,
+    pub(super) kernels: AtomicU64,
     /// Whether pending asynchronous operations keep the engine alive without a handle, because workers or
     /// other flows continue with them.
     pub(super) is_kept: bool,
@@ -92,6 +98,8 @@ impl EngineCore {
     ) -> Result<Arc<Self>> {
         let workers = core.workers();
         let observed = core.observers.clone().map(ObservedEngine::new);
+        let sanitizer = core.choices.as_ref().map(|choices| choices.sanitizer.clone());
+        let (is_observed, is_checked) = (observed.as_ref().map_or(0, |_| OBSERVED), sanitizer.as_ref().map_or(0, |_| CHECKED));
         let engine = Arc::new(Self {
             slots: Slots::new(core.barrier),
             handles: Handles::new(),
@@ -111,9 +119,11 @@ impl EngineCore {
             lanes,
             is_simulating: AtomicBool::new(false),
             registration: Mutex::new(None),
-            attention: AtomicU32::new(if observed.is_some() { OBSERVED } else { 0 }),
+            attention: AtomicU32::new(is_observed | is_checked),
             id: LazyId::new(),
             observed,
+            sanitizer,
+            kernels: AtomicU64::new(0),
             is_kept: workers > 0 || owner.is_none(),
             origin: core.origin.clone(),
             max_pending,

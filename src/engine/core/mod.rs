@@ -2,6 +2,7 @@
 //! operations, kernels on devices, failures.
 
 mod async_op;
+mod checked;
 mod client;
 mod engine_core;
 mod failures;

@@ -6,8 +6,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 
 use super::engine_core::{Accepted, EngineCore, NO_SLOT};
-use crate::device::StreamMut;
-use crate::device::host::HostStream;
 use crate::engine::order::{Access, Frees, Granted, Joined, Operation, Rest, Role, Scope, Unpushed, Variable};
 use crate::error::{BoxError, Error, Kind, Result, panic_message, shielded};
 use crate::runtime::inside;
@@ -133,15 +131,16 @@ impl EngineCore {
     /// Runs a body. The body of an asynchronous operation may wait, but not for itself, so it is run as the
     /// polled one. A kernel is left to be enqueued if there are devices for it, else it runs on the host.
     fn run_caught(&self, operation: &mut Granted<'_>, number: u32, rest: &mut Rest) -> Caught {
+        if !operation.is_kernel {
+            self.note_host(operation);
+        }
         if operation.is_async {
             return operation.run_as_polled(self.address(), number, rest);
         }
         let run = || {
             operation.run(rest)?;
             match mem::replace(rest, Rest::Nothing) {
-                Rest::Kernel(kernel) if self.lanes.is_none() => {
-                    operation.enqueue(kernel, StreamMut::Host(&mut HostStream::new(0)))?;
-                }
+                Rest::Kernel(kernel) if self.lanes.is_none() => self.enqueue_on_host(operation, kernel)?,
                 left => *rest = left,
             }
             Ok(())

@@ -261,6 +261,7 @@ impl EngineCore {
         if self.is_closed() {
             self.run_all(&mut batch);
         }
+        self.note_seen();
         // ORDERING: Release pairs with the Acquire above.
         self.is_simulating.store(false, Ordering::Release);
         !self.ready.is_empty()

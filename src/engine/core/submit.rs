@@ -17,7 +17,7 @@ use crate::device::queue::{self, Event, Judge, Part};
 use crate::engine::order::{
     Batch, Completed, DeviceUse, Enqueue, Failure, Granted, Operation, Predecessors, Recorded, Rest, Runnable, SubmittedOp,
 };
-use crate::error::{BoxError, Error, Kind, Result, panic_message, shielded};
+use crate::error::{BoxError, Error, Kind, Result, Site, panic_message, shielded};
 use crate::plan::Placed;
 use crate::runtime::{Ended, LaneId, Launched, Submission, inside, when_reached};
 use crate::sync::OnceLock;
@@ -103,7 +103,9 @@ impl EngineCore {
         kernel: Enqueue,
         events: &[Arc<Recorded>],
     ) -> (Result<()>, Option<End>) {
-        let (mut called, mut refusal, mut kernel) = (Ok(()), Refusal(None), Some(kernel));
+        let site = || Site { node: operation.full_name().into(), stream: format!("lane {}", lane.lane) };
+        let site = lanes.devices.sanitizer().map(|_| site());
+        let (mut called, mut refusal, mut kernel) = (Ok(()), Refusal { error: None, site }, Some(kernel));
         let mut begun = self.begin_now(operation, NO_SLOT);
         let waits = &mut events.iter().map(|recorded| recorded.event);
         let Submission { outcome, point } = Submission::new(lanes.devices.device(lane), lane.lane, waits, |stream| {
@@ -126,7 +128,7 @@ impl EngineCore {
             Ok(submitted) if submitted.is_graph => Launched::CudaGraph,
             _ => Launched::Calls,
         };
-        let refused = refusal.0.or(outcome.as_ref().err().cloned());
+        let refused = refusal.error.or(outcome.as_ref().err().cloned());
         let result = called.and(refused.map_or(Ok(()), |error| Err(operation.failed_on_device(error.into()))));
         self.end_observed(operation, begun, Ended::of(result.is_ok()), launched);
         let event = outcome.as_ref().ok().and_then(|submitted| submitted.event);
@@ -217,14 +219,22 @@ struct End {
 }
 
 /// The device's refusal of a kernel's work.
-struct Refusal(Option<Error>);
+struct Refusal {
+    error: Option<Error>,
+    /// The names of the work, if the order is checked.
+    site: Option<Site>,
+}
 
 impl Judge for Refusal {
     fn refused(&mut self, _: u32, error: Error) {
-        self.0.get_or_insert(error);
+        self.error.get_or_insert(error);
     }
 
     fn goes_on(&mut self, _: u32) -> bool {
         false
+    }
+
+    fn site(&self, _: u32) -> Site {
+        self.site.clone().expect("only a device whose order is checked asks")
     }
 }

@@ -14,6 +14,7 @@ mod passing;
 mod pipes;
 mod pipes_random;
 mod runs;
+mod sanitized;
 mod scopes;
 mod scopes_random;
 mod self_test;
@@ -69,6 +70,11 @@ impl Gpu {
     /// An executor that makes every call.
     fn executor_of_calls(&self, workers: usize) -> Executor {
         Executor::builder().workers(workers).cuda(&[self.device.ordinal() as u32]).cuda_graphs(false).build().unwrap()
+    }
+
+    /// An executor that checks the order of its streams.
+    fn executor_that_checks(&self, workers: usize) -> Executor {
+        Executor::builder().workers(workers).cuda(&[self.device.ordinal() as u32]).sanitize(true).build().unwrap()
     }
 
     fn executor_by(&self, completion: Completion) -> Executor {

@@ -1,0 +1,4 @@
+//! The stream sanitizer: races of buffers that go from node to node behind the graph's back.
+
+pub(crate) mod random;
+pub(crate) mod sharing;

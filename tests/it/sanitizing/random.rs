@@ -1,0 +1,82 @@
+//! Random graphs on the simulated device: the sanitizer finds each race, and no other.
+
+use std::collections::HashSet;
+
+use anabranch::policy::{MinStreams, PerOperator, Policy, Ranked, Single};
+use anabranch::{Executor, Inputs};
+
+use super::sharing::{Case, Shared, reported, shared};
+use crate::dice::Dice;
+use crate::support::block_on;
+
+/// What came of many graphs.
+#[derive(Default, Debug)]
+pub(crate) struct Tally {
+    pub(crate) right: usize,
+    /// Graphs without an edge that they need, and how many of these were reported.
+    pub(crate) racing: usize,
+    pub(crate) found: usize,
+}
+
+fn policy(dice: &mut Dice) -> Box<dyn Policy> {
+    match dice.below(5) {
+        0 => Box::new(Single),
+        1 => Box::new(Ranked::default()),
+        2 => Box::new(MinStreams::default()),
+        _ => Box::new(PerOperator),
+    }
+}
+
+impl Tally {
+    /// Runs a case, without an edge if asked for. Checks that what is reported are races.
+    pub(crate) fn run(&mut self, seed: u64, case: &Case, without: Option<usize>, exec: &Executor, buffers: &Shared) {
+        let plan = case.graph(buffers, without).compile_with(&*policy(&mut Dice::new(seed))).unwrap();
+        let truth = case.races(&plan);
+        assert!(without.is_some() || truth.is_empty(), "seed {seed}: the case is right");
+        let result = block_on(exec.run(&plan, Inputs::new()));
+        let found = result.as_ref().err().map_or_else(HashSet::new, reported);
+        let false_ones: Vec<_> = found.difference(&truth).collect();
+        assert!(false_ones.is_empty(), "seed {seed}: {false_ones:?} are ordered, {:#}\n{plan}", result.unwrap_err());
+        self.right += usize::from(truth.is_empty());
+        self.racing += usize::from(!truth.is_empty());
+        self.found += usize::from(!found.is_empty());
+    }
+
+    /// Runs a random case whole, and then without random edges until it has found a race or has had some
+    /// tries.
+    pub(crate) fn run_both(&mut self, seed: u64, has_hosts: bool, tries: usize, exec: &Executor, buffers: &Shared) {
+        let dice = &mut Dice::new(seed);
+        let case = Case::random(dice, has_hosts);
+        self.run(seed, &case, None, exec, buffers);
+        for _ in 0..tries.min(case.edges.len()) {
+            let without = dice.below(case.edges.len());
+            self.run(seed, &case, Some(without), exec, buffers);
+        }
+    }
+}
+
+#[test]
+fn the_simulated_device_finds_every_race_of_random_kernels_and_no_other() {
+    let mut tally = Tally::default();
+    for seed in 0..5_000 {
+        let exec = Executor::sim(seed);
+        let buffers = shared(&exec);
+        tally.run_both(seed, false, 2, &exec, &buffers);
+    }
+    println!("{tally:?}");
+    assert_eq!(tally.found, tally.racing);
+    assert!(tally.racing >= 1_000 && tally.right >= 5_000, "{tally:?}");
+}
+
+#[test]
+fn random_graphs_with_host_nodes_have_no_false_races() {
+    let mut tally = Tally::default();
+    for seed in 0..5_000 {
+        let exec = Executor::sim(seed);
+        let buffers = shared(&exec);
+        tally.run_both(seed, true, 1, &exec, &buffers);
+    }
+    println!("{tally:?}");
+    // Whatever the host happens to know when it comes to a node counts as an order.
+    assert!(tally.found * 2 > tally.racing && tally.right >= 5_000, "{tally:?}");
+}
