@@ -163,9 +163,9 @@ impl Error {
         matches!(*self.0.kind, Kind::DeviceLost { .. }) || self.cause().is_some_and(Error::is_device_lost)
     }
 
-    /// Returns true if the stream sanitizer has found a race: two nodes use a buffer, and nothing orders them.
-    /// Also true for the error of the node that failed because of that. See
-    /// [`ExecutorBuilder::sanitize`](crate::exec::ExecutorBuilder::sanitize).
+    /// Returns true if the stream sanitizer has found a race: two nodes or operations use a buffer, and
+    /// nothing orders them. Also true for the error of the node that failed because of that. The guide
+    /// [`testing`](crate::guide::testing) tells what is checked.
     pub fn is_race(&self) -> bool {
         matches!(*self.0.kind, Kind::Race(_)) || self.cause().is_some_and(Error::is_race)
     }

@@ -5,29 +5,12 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::checked::Checked;
 use super::memory::Section;
 use super::recording::Recording;
 use crate::device::queue::{Event, Judge};
-use crate::device::sanitize::{Clock, Key, Sanitizer, Shadow};
+use crate::device::sanitize::{Clock, Key, Shadow};
 use crate::error::{Error, How, Kind, Race, Use};
-
-/// The sanitizer of an executor, and the number of a device there.
-#[derive(Clone)]
-pub(crate) struct Checked {
-    pub(super) sanitizer: Arc<Sanitizer>,
-    device: u32,
-}
-
-impl Checked {
-    pub(crate) fn new(sanitizer: &Arc<Sanitizer>, device: u32) -> Self {
-        Self { sanitizer: sanitizer.clone(), device }
-    }
-
-    /// Notes that an event was recorded, with what it knows.
-    pub(super) fn recorded(&self, event: Event, clock: Clock) {
-        self.sanitizer.clocks().recorded(event.0, clock);
-    }
-}
 
 /// What a recording uses, in order.
 pub(super) struct Checks {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use cudarc::driver::sys::{CUdevice_attribute, CUevent, CUfunction};
 
 use super::Completion;
-use super::checks::Checked;
+use super::checked::Checked;
 use super::context::{Context, Stream};
 use super::driver::Driver;
 use super::dropped::{Dropped, Memories, Use};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Completion;
-use super::checks::Checked;
+use super::checked::Checked;
 use super::device::{Device, Marking};
 use super::driver::Driver;
 use super::dropped::Use;

@@ -6,6 +6,7 @@
 //! `cuStreamWaitEvent` and a record is `cuEventRecord`. Where the host must know, the stream writes the
 //! point's number into a word of the host's memory. One thread at a time submits to a device.
 
+mod checked;
 mod checks;
 mod context;
 mod device;
@@ -27,7 +28,7 @@ mod replay;
 mod self_test;
 mod trials;
 
-pub(crate) use checks::Checked;
+pub(crate) use checked::Checked;
 pub(crate) use gpu::Gpu;
 pub use raw::RawStream;
 pub use self_test::{SelfTest, Trial, TrialOutcome};

@@ -294,7 +294,8 @@ impl<'p> Shared<'p> {
 pub(crate) type Tickets = SmallVec<[Ticket; 4]>;
 
 /// The queue of a thread that is the only one to run programs: a single worker, or a task that polls an
-/// inline run. With `BESIDE`, of a task that polls a run beside the workers; with `CHOSEN`, of a simulated run.
+/// inline run. With `BESIDE`, of a task that polls a run beside the workers; with `CHOSEN`, of a simulated
+/// run.
 pub(crate) struct Alone<'a, const BESIDE: bool = false, const CHOSEN: bool = false> {
     pub(crate) tickets: &'a mut Tickets,
     progress: &'a Progress,

@@ -62,7 +62,7 @@ pub(in crate::device) fn allocate(bytes: usize, align: usize) -> Option<Option<B
     let sanitizer = HERE.try_with(|here| here.borrow().as_ref().map(|here| here.sanitizer.clone())).ok().flatten()?;
     let shadow = Shadow::new(&sanitizer, bytes);
     touch(&shadow, 0..bytes, How::Allocates);
-    Some(Block::new(bytes, align, shadow))
+    Some(Block::allocate(bytes, align, shadow))
 }
 
 /// Notes a use by the node whose body this thread calls. Threads that call none are the host's own, which no

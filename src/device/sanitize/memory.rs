@@ -26,7 +26,7 @@ unsafe impl Sync for Block {}
 
 impl Block {
     /// Returns all of a new block, whose bytes are `0xCD`, or None if there is not that much memory.
-    pub(super) fn new(bytes: usize, align: usize, shadow: Arc<Shadow>) -> Option<Box<dyn Memory>> {
+    pub(super) fn allocate(bytes: usize, align: usize, shadow: Arc<Shadow>) -> Option<Box<dyn Memory>> {
         let layout = Layout::from_size_align(bytes.max(1), align).ok()?;
         // SAFETY: the layout has a size.
         let first = NonNull::new(unsafe { alloc(layout) })?;
@@ -40,7 +40,7 @@ impl Drop for Block {
     fn drop(&mut self) {
         // SAFETY: the block owns the memory, and no buffer refers to it any more.
         unsafe { self.first.write_bytes(POISON, self.layout.size()) };
-        // SAFETY: `new` allocated it with this layout.
+        // SAFETY: `allocate` made it with this layout.
         unsafe { dealloc(self.first.as_ptr(), self.layout) };
     }
 }

@@ -52,7 +52,7 @@ impl EngineCore {
     fn note_uses(&self, operation: &Granted<'_>, key: Key) {
         let Some(sanitizer) = &self.sanitizer else { return };
         for (access, variable) in operation.variables() {
-            let used = if access.uses().is_exclusive() { written(variable) } else { read(variable) };
+            let used = if access.mode().is_exclusive() { written(variable) } else { read(variable) };
             sanitizer.join(used, key);
         }
     }
@@ -70,7 +70,7 @@ fn before(operation: &Granted<'_>) -> Vec<Key> {
     let mut keys = vec![Key::Host];
     for (access, variable) in operation.variables() {
         keys.push(written(variable));
-        keys.extend(access.uses().is_exclusive().then(|| read(variable)));
+        keys.extend(access.mode().is_exclusive().then(|| read(variable)));
     }
     keys
 }

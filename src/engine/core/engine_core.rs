@@ -60,7 +60,8 @@ pub(crate) struct EngineCore {
     pub(super) is_simulating: AtomicBool,
     /// None once the executor is shut down and nothing is pending (see `leave_if_over`).
     pub(super) registration: Mutex<Option<Registration<Self>>>,
-    /// The bits [`CLOSED`], [`OBSERVED`] and [`CHECKED`], so that one load is enough for nearly all operations.
+    /// The bits [`CLOSED`], [`OBSERVED`] and [`CHECKED`], so that one load is enough for nearly all
+    /// operations.
     pub(super) attention: AtomicU32,
     pub(in crate::engine) id: LazyId,
     /// If there are observers.

@@ -22,7 +22,7 @@ fn policy(dice: &mut Dice) -> Box<dyn Policy> {
     match dice.below(5) {
         0 => Box::new(Single),
         1 => Box::new(Ranked::default()),
-        2 => Box::new(MinStreams::default()),
+        2 => Box::new(MinStreams),
         _ => Box::new(PerOperator),
     }
 }

@@ -1,5 +1,5 @@
-//! Random graphs of kernels that share buffers behind the graph's back, ordered by edges that the graph has or
-//! lacks; and which of them race, from the programs of their schedule alone.
+//! Random graphs of kernels that share buffers behind the graph's back, ordered by edges that the graph has
+//! or lacks; and which of them race, from the programs of their schedule alone.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
