@@ -7,6 +7,10 @@ use super::clock::{Clock, Epoch};
 use super::order::{Key, Order};
 use crate::sync::{Mutex, MutexGuard, lock};
 
+/// The most submissions of a lane whose clocks are kept. The host counts as having seen the end of earlier
+/// ones: it may never ask for them, and a race with these is missed.
+const SUBMITTED_MAX: usize = 4096;
+
 /// What is ordered in an executor.
 #[derive(Default)]
 pub(crate) struct Sanitizer(Mutex<Clocks>);
@@ -86,7 +90,13 @@ impl Clocks {
     /// Notes a submission that ends at a point of a lane.
     pub(in crate::device) fn submitted(&mut self, (device, lane): (u32, u32), point: u64, clock: Clock) {
         self.order.learn(Key::Lane(device, lane), &clock);
-        self.submitted.entry((device, lane)).or_default().push_back((point, clock));
+        let submitted = self.submitted.entry((device, lane)).or_default();
+        submitted.push_back((point, clock));
+        if submitted.len() > SUBMITTED_MAX
+            && let Some((_, oldest)) = submitted.pop_front()
+        {
+            self.order.learn(Key::Host, &oldest);
+        }
     }
 
     /// Notes that an event was recorded. The driver uses its handles again.

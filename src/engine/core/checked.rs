@@ -1,6 +1,7 @@
 //! What orders the operations of a simulated engine, told to the sanitizer: the variables that they use. A
 //! kernel is checked against this order. An operation of the host knows what the host knows.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
 
 use super::engine_core::EngineCore;
@@ -30,10 +31,11 @@ impl EngineCore {
         sanitizer.restart(key, &before(operation));
         let site = Site { node: operation.full_name().into(), stream: "the simulated device".into() };
         let enqueue = || operation.enqueue(kernel, StreamMut::Host(&mut HostStream::new(0)));
-        let (called, race) = within(sanitizer, key, site, enqueue);
+        let (called, race) = within(sanitizer, key, site, || catch_unwind(AssertUnwindSafe(enqueue)));
+        // Also after a panic: what follows the operation follows its uses.
         self.note_uses(operation, key);
         sanitizer.join(self.base(), key);
-        called?;
+        called.unwrap_or_else(|panic| resume_unwind(panic))?;
         race.map_or(Ok(()), |race| Err(Box::new(Kind::Race(Box::new(race)).into())))
     }
 

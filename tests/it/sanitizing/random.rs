@@ -68,6 +68,20 @@ fn the_simulated_device_finds_every_race_of_random_kernels_and_no_other() {
     assert!(tally.racing >= 1_000 && tally.right >= 5_000, "{tally:?}");
 }
 
+/// The same on ten thousand right graphs.
+#[test]
+#[ignore = "takes as long as twice the others"]
+fn ten_thousand_right_graphs_have_no_races() {
+    let mut tally = Tally::default();
+    for seed in 5_000..15_000 {
+        let exec = Executor::sim(seed);
+        let buffers = shared(&exec);
+        tally.run_both(seed, seed % 2 == 0, 0, &exec, &buffers);
+    }
+    println!("{tally:?}");
+    assert!(tally.right == 10_000 && tally.found == 0, "{tally:?}");
+}
+
 #[test]
 fn random_graphs_with_host_nodes_have_no_false_races() {
     let mut tally = Tally::default();
