@@ -58,19 +58,19 @@ impl Tally {
 #[test]
 fn the_simulated_device_finds_every_race_of_random_kernels_and_no_other() {
     let mut tally = Tally::default();
-    for seed in 0..5_000 {
+    for seed in 0..1_500 {
         let exec = Executor::sim(seed);
         let buffers = shared(&exec);
         tally.run_both(seed, false, 2, &exec, &buffers);
     }
     println!("{tally:?}");
     assert_eq!(tally.found, tally.racing);
-    assert!(tally.racing >= 1_000 && tally.right >= 5_000, "{tally:?}");
+    assert!(tally.racing >= 1_000 && tally.right >= 1_500, "{tally:?}");
 }
 
-/// The same on ten thousand right graphs.
+/// Right graphs only, and more of them.
 #[test]
-#[ignore = "takes as long as twice the others"]
+#[ignore = "takes 20 seconds"]
 fn ten_thousand_right_graphs_have_no_races() {
     let mut tally = Tally::default();
     for seed in 5_000..15_000 {
@@ -85,12 +85,12 @@ fn ten_thousand_right_graphs_have_no_races() {
 #[test]
 fn random_graphs_with_host_nodes_have_no_false_races() {
     let mut tally = Tally::default();
-    for seed in 0..5_000 {
+    for seed in 0..1_500 {
         let exec = Executor::sim(seed);
         let buffers = shared(&exec);
         tally.run_both(seed, true, 1, &exec, &buffers);
     }
     println!("{tally:?}");
     // Whatever the host happens to know when it comes to a node counts as an order.
-    assert!(tally.found * 2 > tally.racing && tally.right >= 5_000, "{tally:?}");
+    assert!(tally.found * 2 > tally.racing && tally.right >= 1_500, "{tally:?}");
 }
