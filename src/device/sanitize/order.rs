@@ -12,6 +12,7 @@ pub(crate) enum Key {
     /// All work of a lane, by device and number.
     Lane(u32, u32),
     /// A stream within one submission, by the lane and the stream's place.
+    #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
     Stream(u32, u32, u32),
     /// An event, by the driver's handle.
     Event(usize),
