@@ -190,6 +190,7 @@ impl<T: Element> BufferSlice<T> {
     }
 
     /// Returns where the elements are, to read them, for a stream of a host or of a device that queues work.
+    #[inline(always)]
     pub(super) fn read_by(&self, is_host: bool) -> Place<&[T], &dyn Memory> {
         match self.first_by(is_host, How::Reads) {
             // SAFETY: so many elements are there, and nothing writes them while these are borrowed.
@@ -199,6 +200,7 @@ impl<T: Element> BufferSlice<T> {
     }
 
     /// Returns where the elements are, to write them.
+    #[inline(always)]
     pub(super) fn written_by(&mut self, is_host: bool) -> Place<&mut [T], &dyn Memory> {
         match self.first_by(is_host, How::Writes) {
             // SAFETY: so many elements are there, and nothing else uses them while these are borrowed.
@@ -208,7 +210,7 @@ impl<T: Element> BufferSlice<T> {
     }
 
     /// Returns the first element if a host has it. The memory of a simulated device is a host's for a host.
-    #[inline]
+    #[inline(always)]
     fn first_by(&self, is_host: bool, how: How) -> Result<NonNull<T>, &dyn Memory> {
         match &self.0.place {
             Place::Host(first) => Ok(*first),

@@ -1,6 +1,6 @@
 //! The node whose body a thread calls for a simulated device: the uses of memory there are its uses.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -14,6 +14,8 @@ use crate::error::{How, Race, Site, Use};
 
 std::thread_local! {
     static HERE: RefCell<Option<Here>> = const { RefCell::new(None) };
+    /// Whether there is one. A thread reads it without a look at destructors.
+    static IS_HERE: Cell<bool> = const { Cell::new(false) };
 }
 
 struct Here {
@@ -43,6 +45,7 @@ pub(crate) fn within<R>(sanitizer: &Arc<Sanitizer>, strand: Key, site: Site, bod
 }
 
 fn set(here: Option<Here>) -> Option<Here> {
+    IS_HERE.set(here.is_some());
     HERE.try_with(|current| current.replace(here)).ok().flatten()
 }
 
@@ -58,7 +61,14 @@ impl Drop for Around {
 
 /// Returns memory of a simulated device, if this thread calls a body for one. The inner option is None if
 /// there is not that much memory.
+#[inline(always)]
 pub(in crate::device) fn allocate(bytes: usize, align: usize) -> Option<Option<Box<dyn Memory>>> {
+    if IS_HERE.get() { allocate_here(bytes, align) } else { None }
+}
+
+#[cold]
+#[inline(never)]
+fn allocate_here(bytes: usize, align: usize) -> Option<Option<Box<dyn Memory>>> {
     let sanitizer = HERE.try_with(|here| here.borrow().as_ref().map(|here| here.sanitizer.clone())).ok().flatten()?;
     let shadow = Shadow::new(&sanitizer, bytes);
     touch(&shadow, 0..bytes, How::Allocates);

@@ -57,6 +57,8 @@ impl Tally {
 
 #[test]
 fn the_simulated_device_finds_every_race_of_random_kernels_and_no_other() {
+    // Seen to fail with false races, if a program does not join its own gate; and with missed ones (975 of
+    // 1,630 found), if a shadow keeps no reads.
     let mut tally = Tally::default();
     for seed in 0..1_500 {
         let exec = Executor::sim(seed);
@@ -84,6 +86,7 @@ fn ten_thousand_right_graphs_have_no_races() {
 
 #[test]
 fn random_graphs_with_host_nodes_have_no_false_races() {
+    // Seen to fail if a program does not join its own gate.
     let mut tally = Tally::default();
     for seed in 0..1_500 {
         let exec = Executor::sim(seed);
