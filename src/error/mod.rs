@@ -165,7 +165,7 @@ impl Error {
 
     /// Returns true if the stream sanitizer has found a race: two nodes or operations use a buffer, and
     /// nothing orders them. Also true for the error of the node that failed because of that. The guide
-    /// [`testing`](crate::guide::testing) tells what is checked.
+    /// [`testing`](crate::guide::testing) lists the checks.
     pub fn is_race(&self) -> bool {
         matches!(*self.0.kind, Kind::Race(_)) || self.cause().is_some_and(Error::is_race)
     }

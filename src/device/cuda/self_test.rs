@@ -31,7 +31,7 @@ pub enum TrialOutcome {
     /// The device says that it lacks this.
     Unsupported,
     /// The driver returned an error, at the call or later.
-    Refused(Error),
+    Failed(Error),
     /// The call succeeded. The end reached the host only after a call that waits for the stream.
     AfterSync,
     /// The call succeeded, and the end never reached the host.
@@ -130,7 +130,7 @@ impl fmt::Display for TrialOutcome {
         match self {
             Self::Works(after) => write!(f, "works, {:.1} µs after the call", after.as_secs_f64() * 1e6),
             Self::Unsupported => f.write_str("the device does not support it"),
-            Self::Refused(error) => write!(f, "{error:#}"),
+            Self::Failed(error) => write!(f, "{error:#}"),
             Self::AfterSync => f.write_str("the call succeeded, and the end came only after a wait for the stream"),
             Self::Never => f.write_str("the call succeeded, and the end never came"),
             Self::Unfinished => f.write_str("the stream did not come to its end"),

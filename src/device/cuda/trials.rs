@@ -7,7 +7,7 @@
 //!
 //! ```text
 //!  the mark          the stream, asked after the bound    outcome
-//!  is refused                                             Refused
+//!  is refused                                             Failed
 //!  is there in time                                       Works
 //!  is not there      done; after a wait it is there       AfterSync
 //!  is not there      done; after a wait it is not there   Never
@@ -165,7 +165,7 @@ fn drop_at_end(lane: CudaLane) {
 fn refused(context: &Context, result: Result<()>, outcome: TrialOutcome) -> Result<TrialOutcome> {
     let Err(error) = result else { return Ok(outcome) };
     context.alive()?;
-    Ok(TrialOutcome::Refused(error))
+    Ok(TrialOutcome::Failed(error))
 }
 
 fn tries(lane: &CudaLane, events: &mut Events) -> Result<TrialOutcome> {

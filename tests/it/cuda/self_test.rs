@@ -32,7 +32,7 @@ fn outcomes(test: &SelfTest) -> String {
     let letter = |outcome: &TrialOutcome| match outcome {
         TrialOutcome::Works(_) => 'w',
         TrialOutcome::Unsupported => 'u',
-        TrialOutcome::Refused(_) => 'r',
+        TrialOutcome::Failed(_) => 'r',
         TrialOutcome::AfterSync => 's',
         TrialOutcome::Never => 'n',
         TrialOutcome::Unfinished => 'f',

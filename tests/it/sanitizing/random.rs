@@ -72,7 +72,6 @@ fn the_simulated_device_finds_every_race_of_random_kernels_and_no_other() {
 
 /// Right graphs only, and more of them.
 #[test]
-#[ignore = "takes 20 seconds"]
 fn ten_thousand_right_graphs_have_no_races() {
     let mut tally = Tally::default();
     for seed in 5_000..15_000 {
