@@ -89,11 +89,17 @@ impl Chain {
         let [first, second] = self.gates.clone();
         let opened = g.future("gate", (), move || {
             let first = first.clone();
-            async move { Ok(first.opened().await) }
+            async move {
+                first.opened().await;
+                Ok(())
+            }
         });
         g.task("push", &opened, move |_: &()| {
             let second = second.clone();
-            let op = Op::future("second", (), (), async move || Ok(second.opened().await));
+            let op = Op::future("second", (), (), async move || {
+                second.opened().await;
+                Ok(())
+            });
             *lock(&pushed) = engine.try_push(op).ok();
         });
         g.compile_with(&Single).expect("the graph is right")

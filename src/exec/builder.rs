@@ -237,15 +237,16 @@ impl ExecutorBuilder {
     /// let plan = g.compile_with(&PerOperator)?;
     /// let races = (0..10).filter(|&seed| {
     ///     *SHARED.lock().unwrap() = None;
-    ///     let run = Executor::sim(seed).run(&plan, Inputs::new());
-    ///     futures::executor::block_on(run).is_err_and(|error| error.is_race())
+    ///     let exec = Executor::sim(seed);
+    ///     futures::executor::block_on(exec.run(&plan, Inputs::new())).is_err_and(|error| error.is_race())
     /// });
     /// assert!(races.count() > 0);
     ///
     /// g.node(&clear).after(&make);
+    /// let plan = g.compile_with(&PerOperator)?;
     /// for seed in 0..10 {
-    ///     let run = Executor::sim(seed).run(&g.compile_with(&PerOperator)?, Inputs::new());
-    ///     futures::executor::block_on(run)?;
+    ///     let exec = Executor::sim(seed);
+    ///     futures::executor::block_on(exec.run(&plan, Inputs::new()))?;
     /// }
     /// # Ok::<(), anabranch::Error>(())
     /// ```

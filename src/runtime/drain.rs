@@ -25,6 +25,7 @@ impl Core {
     }
 
     /// Returns an error if no outside work begins any more.
+    #[cfg(feature = "tower")]
     pub(crate) fn check_open(&self) -> Result<()> {
         self.check_process()?;
         match () {
