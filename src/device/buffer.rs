@@ -1,4 +1,4 @@
-//! Memory that kernels work on, typed: on the device, and on the host where copies from the device arrive.
+//! Typed memory that kernels work on: on the device, and on the host for copies from the device.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -27,17 +27,17 @@ macro_rules! elements {
 
 elements!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);
 
-/// Memory on the device that runs the graph: `len` elements of `T`, in a row. It dereferences to a
+/// Memory on the device that runs the graph: `len` consecutive elements of `T`. It dereferences to a
 /// [`BufferSlice`], as a vector does to a slice.
 ///
-/// Made by a kernel, through [`DeviceStream`](crate::DeviceStream), and passed along the graph's edges; a
-/// host node can pass it on but not look inside. When it is dropped, the memory is free once the work that
+/// A kernel makes it, through [`DeviceStream`](crate::DeviceStream), and passes it along the graph's edges. A
+/// host node can pass it on but cannot read it. After it is dropped, its memory is freed when the work that
 /// uses it is done.
 pub struct Buffer<T>(Span<T>);
 
 impl<T: Element> Buffer<T> {
     /// Returns a buffer on the host, or None if there is not that much memory. Its bytes are `0xCD`, so that
-    /// no code comes to rely on zeros.
+    /// code cannot rely on zeros.
     pub(super) fn on_host(len: usize) -> Option<Self> {
         // The caller has checked the size.
         if let Some(memory) = allocate(len * size_of::<T>(), align_of::<T>()) {
@@ -47,7 +47,7 @@ impl<T: Element> Buffer<T> {
         elements.try_reserve_exact(len).ok()?;
         // SAFETY: the vector has room for `len` elements.
         unsafe { elements.as_mut_ptr().write_bytes(0xCD, len) };
-        // SAFETY: all of them were written just now, and any bytes are an element.
+        // SAFETY: all `len` elements were written above, and any bytes are a valid element (`Element`).
         unsafe { elements.set_len(len) };
         let first = NonNull::from(Box::leak(elements.into_boxed_slice())).cast();
         Some(Self(Span::new(Place::Host(first), len)))
@@ -62,7 +62,8 @@ impl<T> Drop for Buffer<T> {
     fn drop(&mut self) {
         if let Some((first, len)) = self.0.on_host() {
             let elements = std::ptr::slice_from_raw_parts_mut(first.as_ptr(), len);
-            // SAFETY: `on_host` has leaked a box of so many elements, and nothing borrows it any more.
+            // SAFETY: `on_host` leaked a box of `len` elements, and this buffer owns it: nothing borrows it
+            // any more.
             drop(unsafe { Box::from_raw(elements) });
         }
     }
@@ -88,10 +89,10 @@ impl<T> fmt::Debug for Buffer<T> {
     }
 }
 
-/// Elements in the host's memory, copied there from a device; reads like a slice.
+/// Elements in the host's memory, copied there from a device. It reads like a slice.
 ///
 /// # Panics
-/// When it is read in the kernel that asked for the copy, or in a later kernel of a device: there the copy is
+/// When it is read in the kernel that requested the copy, or in a later kernel of a device: there the copy is
 /// only queued. Read it in a node of the host.
 pub struct HostBuffer<T> {
     place: Place<Box<[T]>, Box<dyn HostMemory>>,

@@ -1,9 +1,9 @@
-//! A kernel without its types: the code that a GPU runs, and with how many threads.
+//! A kernel without its types: the code that a GPU runs, and the number of its threads.
 
 use std::any::Any;
 use std::sync::{Arc, OnceLock, Weak};
 
-/// How many threads a launch has: a grid of blocks, and the threads of a block.
+/// The number of threads of a launch: a grid of blocks, and the threads of a block.
 ///
 /// ```
 /// use anabranch::device::Launch;
@@ -38,8 +38,8 @@ impl Launch {
         Self { shared_bytes, ..self }
     }
 
-    /// Returns a launch of one thread or more for each of `len` elements, in blocks of 256. A grid has at
-    /// most 2³¹ - 1 blocks: beyond 5·10¹¹ elements, each thread must do several.
+    /// Returns a launch of at least one thread for each of `len` elements, in blocks of 256. A grid has at
+    /// most 2³¹ - 1 blocks: beyond 5·10¹¹ elements, each thread must process several.
     pub fn for_len(len: usize) -> Self {
         let blocks = len.div_ceil(BLOCK as usize).clamp(1, i32::MAX as usize);
         Self::new([blocks as u32, 1, 1], [BLOCK, 1, 1])
@@ -52,7 +52,8 @@ impl Launch {
 pub(crate) struct Code {
     pub(crate) name: Arc<str>,
     pub(crate) text: Text,
-    /// The first device that loaded it, and the function there: a launch on that device needs no lookup.
+    /// The first device that loaded the code, and the function there: a launch on that device needs no
+    /// lookup.
     pub(crate) first: OnceLock<(Weak<dyn Any + Send + Sync>, usize)>,
 }
 

@@ -1,5 +1,5 @@
-//! Kernels: code for a GPU, and its twin for a host. The parameters' types tie both to the arguments of a
-//! launch.
+//! Kernels: code for a GPU, and its twin for a host. The types of the parameters bind both to the arguments
+//! of a launch.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -12,11 +12,12 @@ use super::slice::BufferSlice;
 use crate::error::{How, Kind, Result};
 
 /// A kernel with the parameters `P`, a tuple of up to eight [`In`], [`Out`] and numbers (integers of 8 to 64
-/// bits, `f32`, `f64`): code for a GPU, and a twin that does the same on a host.
+/// bits, `f32`, `f64`): code for a GPU, and a twin that computes the same on a host.
 ///
-/// Cheap to clone. Code is compiled when it is first launched on a device. Nothing checks that it has these
-/// parameters, or that it keeps to its buffers: code that does not can write wherever the device can, in the
-/// host's memory too. So a kernel is made with a promise, in `unsafe`; to launch it is safe.
+/// It is cheap to clone. Its code is compiled when it is first launched on a device. Nothing checks that the
+/// code has these parameters, or that it stays within its buffers: faulty code can write anywhere the device
+/// can, which includes the host's memory. So making a kernel is `unsafe` and takes a promise; launching it is
+/// safe.
 pub struct Kernel<P: Params> {
     code: Arc<Code>,
     twin: Option<Arc<Twin<P>>>,
@@ -26,20 +27,21 @@ type Twin<P> = dyn Fn(&Launch, <P as Params>::Host<'_>) + Send + Sync;
 
 impl<P: Params> Kernel<P> {
     /// Returns a kernel written in CUDA C, compiled on first use by NVRTC: the function `name`, which must be
-    /// `extern "C"`. NVRTC fuses multiplications and additions, so the last bits may differ from a twin's.
+    /// `extern "C"`. NVRTC fuses multiplications and additions, so the last bits may differ from those of a
+    /// twin.
     ///
     /// # Safety
     /// The caller promises of the code, for every launch of the kernel and of its clones:
     /// - The function has as many parameters as `P`, in this order and of these types: a pointer to `T` for
-    ///   [`In<T>`](In) and [`Out<T>`](Out), and for a number the type of the same name, as `unsigned` for
-    ///   `u32`.
-    /// - It reads and writes elements of its buffers and what it declares itself, and nothing else, no shared
-    ///   memory beyond what the launch gives either; those of an [`In`] it only reads. It does not learn where a
-    ///   buffer ends. If it takes a length, the promise covers the lengths and grids of all its launches: keep
-    ///   the kernel from code that may pass others.
-    /// - It touches no buffer once the launch is over.
-    /// - Its threads do not race. Launches are ordered by the graph and by their stream, the threads of one
-    ///   launch by the code alone.
+    ///   [`In<T>`](In) and [`Out<T>`](Out), and the type of the same name for a number, such as `unsigned`
+    ///   for `u32`.
+    /// - It accesses only elements of its buffers and what it declares itself, and no more shared memory than
+    ///   the launch provides. It only reads the elements of an [`In`]. It is not told where a buffer ends. If
+    ///   it takes a length, the promise covers the lengths and grids of all its launches: keep the kernel
+    ///   from code that may pass others.
+    /// - It accesses no buffer after the launch has ended.
+    /// - Its threads do not race. The graph and the stream order launches; only the code orders the threads
+    ///   of one launch.
     pub unsafe fn cuda_c(name: impl Into<Arc<str>>, source: impl Into<Arc<str>>) -> Self {
         Self { code: Code::new(name.into(), Text::CudaC(source.into())), twin: None }
     }
@@ -47,12 +49,13 @@ impl<P: Params> Kernel<P> {
     /// Returns a kernel given as PTX: the entry `name`.
     ///
     /// # Safety
-    /// As [`Kernel::cuda_c`]; a pointer is a parameter of 64 bits, and a number one of its own size.
+    /// As [`Kernel::cuda_c`]; a pointer is a parameter of 64 bits, and a number is a parameter of its own
+    /// size.
     pub unsafe fn ptx(name: impl Into<Arc<str>>, source: impl Into<Arc<str>>) -> Self {
         Self { code: Code::new(name.into(), Text::Ptx(source.into())), twin: None }
     }
 
-    /// Sets what a host does in the kernel's place. It is called once for a whole launch.
+    /// Sets the function that a host runs in the kernel's place. It is called once for a whole launch.
     pub fn twin(mut self, twin: impl Fn(&Launch, P::Host<'_>) + Send + Sync + 'static) -> Self {
         self.twin = Some(Arc::new(twin));
         self
@@ -86,21 +89,21 @@ impl<P: Params> fmt::Debug for Kernel<P> {
     }
 }
 
-/// A parameter that is a buffer which the kernel reads: `&Buffer<T>` or `&BufferSlice<T>`, and `&[T]` for the
-/// twin.
+/// A parameter that is a buffer which the kernel reads: a launch takes `&Buffer<T>` or `&BufferSlice<T>`, and
+/// the twin gets `&[T]`.
 #[derive(Debug)]
 pub struct In<T>(PhantomData<T>);
 
-/// A parameter that is a buffer which the kernel writes, or reads and writes: `&mut Buffer<T>` or `&mut
-/// BufferSlice<T>`, and `&mut [T]` for the twin.
+/// A parameter that is a buffer which the kernel writes, or reads and writes: a launch takes `&mut Buffer<T>`
+/// or `&mut BufferSlice<T>`, and the twin gets `&mut [T]`.
 #[derive(Debug)]
 pub struct Out<T>(PhantomData<T>);
 
 /// One parameter of a kernel: [`In`], [`Out`], or a number.
 pub trait KernelParam: 'static {
-    /// What a launch is given.
+    /// The argument of a launch.
     type Arg<'a>;
-    /// What the twin gets.
+    /// The argument of the twin.
     type Host<'a>;
 
     #[doc(hidden)]
@@ -158,9 +161,9 @@ numbers!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);
 
 /// All parameters of a kernel: a tuple of up to eight.
 pub trait Params: 'static {
-    /// What a launch is given.
+    /// The arguments of a launch.
     type Args<'a>;
-    /// What the twin gets.
+    /// The arguments of the twin.
     type Host<'a>;
 
     #[doc(hidden)]

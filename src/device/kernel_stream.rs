@@ -1,4 +1,4 @@
-//! The stream that a body gets: a host's or a device's, and which of the two a kernel is written for.
+//! The stream that a body gets: of a host or of a device. The kernel's type says which.
 
 use super::host::HostStream;
 use super::stream::DeviceStream;
@@ -20,7 +20,7 @@ pub enum StreamMut<'s> {
     label = "the first argument is `&mut HostStream` for work on the host, or `&mut DeviceStream` for work on any device"
 )]
 pub trait KernelStream: 'static {
-    /// Whether the body may only enqueue its work, so that the node's end comes after the body's.
+    /// Whether the body may only enqueue its work, so that the end of the node comes after that of the body.
     #[doc(hidden)]
     const IS_QUEUE: bool;
     /// Calls `body` with the given stream, unless a body for this type cannot use it.

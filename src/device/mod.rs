@@ -2,17 +2,16 @@
 //! that are built in](kernels).
 //!
 //! A kernel node gets a [`DeviceStream`], which works on a GPU and on a host, or a [`HostStream`]. A
-//! [`Kernel`] is code for a GPU with its twin for hosts; [`In`], [`Out`] and [`KernelParam`] say what its
-//! parameters can be. A [`Buffer`] is memory of a device, a [`HostBuffer`] memory that is copied to and from
-//! there.
+//! [`Kernel`] is code for a GPU together with its twin for hosts; [`In`], [`Out`] and [`KernelParam`] are the
+//! types of its parameters. A [`Buffer`] is memory of a device; a [`HostBuffer`] is memory of the host that
+//! is copied to and from a device.
 //
-// THE MACHINES: what streams run on. Knows no graph, no plan and no run: it is given programs, and resumes
-// them.
+// DEVICES: what streams run on. This room knows no graph, no plan and no run: it is given programs, and
+// resumes them.
 //
-// Lives here: `host`, the device that is always there, and `cuda`; `sim`, the choices of a simulated one;
-// `sanitize`, which checks the order of streams;
-// what kernels see of any device: streams, buffers, kernels. Never here: which node goes where, or what a
-// program's steps mean.
+// Lives here: `host`, the device that is always present, and `cuda`; `sim`, the choices of a simulated
+// device; `sanitize`, which checks the order of streams; and what kernels see of any device: streams,
+// buffers, kernels. Never here: which node goes to which stream, or what the steps of a program mean.
 
 mod buffer;
 pub(crate) mod code;

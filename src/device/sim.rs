@@ -1,19 +1,19 @@
-//! The choice of the next node or operation, where several could come: in order, drawn from a seed, or
-//! replayed. The same order gives the same choices on every machine.
+//! The choice of the next node or operation where several are possible: the first, one drawn from a seed, or
+//! one that is replayed. The same order gives the same choices on every machine.
 
-/// How the simulated device picks, where several nodes could take a free slot.
+/// How the simulated device chooses where several nodes could take a free slot.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Order {
-    /// The one that comes first in the schedule's order.
+    /// The node that comes first in the schedule's order.
     #[default]
     InOrder,
-    /// Any, drawn from this seed. The same seed gives the same order on every machine.
+    /// Any node, drawn from this seed. The same seed gives the same order on every machine.
     Seeded(u64),
-    /// As a simulation before it chose: see [`SimLog::choices`](crate::sim::SimLog::choices). After the last
-    /// choice, the first operation is taken. A choice that is out of range is an error of the simulation, of
-    /// the run, or of [`Engine::idle`](crate::Engine::idle). Unused choices are an error of a simulation; an
-    /// executor keeps them for its next run.
+    /// The choices of an earlier simulation: see [`SimLog::choices`](crate::sim::SimLog::choices). After the
+    /// last choice, the first operation is taken. A choice that is out of range is an error of the
+    /// simulation, of the run, or of [`Engine::idle`](crate::Engine::idle). Unused choices are an error of a
+    /// simulation; an executor keeps them for its next run.
     Replay(Vec<u32>),
 }
 
@@ -35,13 +35,13 @@ impl Draw {
 
     /// Returns true with this probability.
     pub(crate) fn is_hit(&mut self, probability: f64) -> bool {
-        // 53 bits: as many as a double holds exactly.
+        // 53 bits: as many as a double represents exactly.
         ((self.word() >> 11) as f64) < probability * (1u64 << 53) as f64
     }
 }
 
-/// Returns the choices of the order that comes after the one in which these were made: the last that could
-/// still go another way does, and all behind it start again. None if that was the last order.
+/// Returns the choices of the order that follows the one in which these were made: the last choice that has
+/// another alternative takes it, and all later choices start again. Returns None if that was the last order.
 pub(crate) fn next_order(made: &[(u32, u32)]) -> Option<Vec<u32>> {
     let last = made.iter().rposition(|(choice, count)| choice + 1 < *count)?;
     let mut choices: Vec<u32> = made[..=last].iter().map(|choice| choice.0).collect();
@@ -49,11 +49,11 @@ pub(crate) fn next_order(made: &[(u32, u32)]) -> Option<Vec<u32>> {
     Some(choices)
 }
 
-/// Makes choices and writes them down.
+/// Makes choices and records them.
 pub(crate) struct Chooser {
     order: Order,
     draw: Draw,
-    /// Each choice that there was: which, of how many.
+    /// Each choice: its number, and the number of alternatives.
     pub(crate) made: Vec<(u32, u32)>,
     /// The error text for the first choice to replay that was out of range.
     pub(crate) misfit: Option<String>,
@@ -78,7 +78,7 @@ impl Chooser {
         self.misfit.clone().or_else(|| is_left.then(left))
     }
 
-    /// Returns one of `count`, of which there is at least one.
+    /// Returns a number below `count`, which is at least 1.
     pub(crate) fn choose(&mut self, count: usize) -> usize {
         if count == 1 {
             return 0;

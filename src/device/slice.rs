@@ -1,4 +1,4 @@
-//! Elements of buffers that follow each other, of whatever device has them.
+//! Consecutive elements of a buffer, on any device.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -9,10 +9,10 @@ use super::buffer::Element;
 use super::queue::Memory;
 use crate::error::{How, Kind, Result};
 
-/// Elements of a device's memory that follow each other: a [`Buffer`](super::Buffer), or a part of one. It is
-/// to a buffer what a slice is to a vector: kernels and streams take `&BufferSlice<T>` to read and `&mut
-/// BufferSlice<T>` to write, so a buffer, a part of one ([`slice`](BufferSlice::slice)), and a tile of a
-/// [scope](crate::scope).
+/// Consecutive elements of a device's memory: a [`Buffer`](super::Buffer), or a part of one. It is to a
+/// buffer what a slice is to a vector: kernels and streams take `&BufferSlice<T>` to read and `&mut
+/// BufferSlice<T>` to write. So they accept a buffer, a part of one ([`slice`](BufferSlice::slice)), and a
+/// tile of a [scope](crate::scope).
 ///
 /// # Examples
 /// ```
@@ -33,28 +33,28 @@ use crate::error::{How, Kind, Result};
 #[repr(transparent)]
 pub struct BufferSlice<T>(Span<T, [()]>);
 
-/// Where elements are, and how many.
+/// The place of elements, and their number.
 pub(super) struct Span<T, Tail: ?Sized = [(); 0]> {
     place: Place<NonNull<T>, Box<dyn Memory>>,
     len: usize,
-    /// Has nothing. It makes of `BufferSlice` a type without a size: so what two of them refer to cannot be
-    /// swapped, and a part cannot outlive what it is a part of.
+    /// Always empty. It makes `BufferSlice` an unsized type, so two of them cannot be swapped behind
+    /// references, and a part cannot outlive its buffer.
     _tail: Tail,
 }
 
-// SAFETY: the elements are borrowed or owned as `T`s are.
+// SAFETY: a span owns or borrows its elements as `T`s, and `T` is Send.
 unsafe impl<T: Send, Tail: ?Sized> Send for Span<T, Tail> {}
-// SAFETY: threads that share it read the elements as they read `T`s.
+// SAFETY: threads that share a span only read its elements, and `T` is Sync.
 unsafe impl<T: Sync, Tail: ?Sized> Sync for Span<T, Tail> {}
 
-/// The elements of a host, or the memory of a device.
+/// Elements on a host, or memory of a device.
 pub(super) enum Place<H, M> {
     Host(H),
     Device(M),
 }
 
 impl<'a, H> Place<H, &'a dyn Memory> {
-    /// Returns the elements, if a host has them.
+    /// Returns the elements if a host has them.
     pub(super) fn on_host(self) -> Result<H> {
         match self {
             Place::Host(elements) => Ok(elements),
@@ -64,7 +64,7 @@ impl<'a, H> Place<H, &'a dyn Memory> {
         }
     }
 
-    /// Returns the memory, if it is a device's.
+    /// Returns the memory if a device has it.
     pub(super) fn on_device(self) -> Option<&'a dyn Memory> {
         match self {
             Place::Host(_) => None,
@@ -78,7 +78,7 @@ impl<T> Span<T> {
         Self { place, len, _tail: [] }
     }
 
-    /// Returns the first element and their number, if a host has them.
+    /// Returns the first element and the number of elements, if a host has them.
     pub(super) fn on_host(&self) -> Option<(NonNull<T>, usize)> {
         if let Place::Host(first) = self.place { Some((first, self.len)) } else { None }
     }
@@ -124,20 +124,20 @@ impl<T: Element> BufferSlice<T> {
     /// Returns a part of these elements.
     ///
     /// # Panics
-    /// If they are not all there, as for slices.
+    /// If the range is not within them, as for slices.
     pub fn slice(&self, range: impl RangeBounds<usize>) -> BufferView<'_, T> {
         let Range { start, end } = self.range(range);
-        // SAFETY: the elements are there, and are read while these are borrowed.
+        // SAFETY: `range` found the elements within these, which are borrowed while the view reads them.
         unsafe { self.view(start * size_of::<T>(), end - start) }
     }
 
-    /// Returns a part of these elements, to write it.
+    /// Returns a part of these elements, for writing.
     ///
     /// # Panics
-    /// If they are not all there, as for slices.
+    /// If the range is not within them, as for slices.
     pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> BufferViewMut<'_, T> {
         let Range { start, end } = self.range(range);
-        // SAFETY: the elements are there, and only the view can reach them while it lives.
+        // SAFETY: `range` found the elements within these, and only the view can reach them while it lives.
         unsafe { self.view_mut(start * size_of::<T>(), end - start) }
     }
 
@@ -158,21 +158,23 @@ impl<T: Element> BufferSlice<T> {
         start..end
     }
 
-    /// Returns elements of another type that are in this memory, from a byte on.
+    /// Returns elements of another type in this memory, from a byte on.
     ///
     /// # Safety
     /// The memory has them, aligned if a host has it. No thread writes them while the view lives.
     pub(crate) unsafe fn view<U: Element>(&self, first_byte: usize, len: usize) -> BufferView<'_, U> {
-        // SAFETY: the caller promises it.
+        // SAFETY: the memory has the elements, aligned, and no thread writes them: the contract of this
+        // function.
         BufferView { span: unsafe { self.part(first_byte, len) }, of: PhantomData }
     }
 
-    /// Returns elements of another type that are in this memory, from a byte on.
+    /// Returns elements of another type in this memory, from a byte on.
     ///
     /// # Safety
     /// The memory has them, aligned if a host has it. Only the view is used to reach them while it lives.
     pub(crate) unsafe fn view_mut<U: Element>(&self, first_byte: usize, len: usize) -> BufferViewMut<'_, U> {
-        // SAFETY: the caller promises it.
+        // SAFETY: the memory has the elements, aligned, and only the view uses them: the contract of this
+        // function.
         BufferViewMut { span: unsafe { self.part(first_byte, len) }, of: PhantomData }
     }
 
@@ -182,7 +184,7 @@ impl<T: Element> BufferSlice<T> {
         let bytes = first_byte..first_byte + len * size_of::<U>();
         debug_assert!(bytes.end <= self.size_bytes(), "a part is in its buffer");
         let place = match &self.0.place {
-            // SAFETY: the caller promises it.
+            // SAFETY: the memory has the elements: the contract of this function.
             Place::Host(first) => Place::Host(unsafe { first.byte_add(first_byte) }.cast()),
             Place::Device(memory) => Place::Device(memory.part(bytes)),
         };
@@ -193,7 +195,7 @@ impl<T: Element> BufferSlice<T> {
     #[inline(always)]
     pub(super) fn read_by(&self, is_host: bool) -> Place<&[T], &dyn Memory> {
         match self.first_by(is_host, How::Reads) {
-            // SAFETY: so many elements are there, and nothing writes them while these are borrowed.
+            // SAFETY: `len` elements are there, and no code writes them while these are borrowed.
             Ok(first) => Place::Host(unsafe { std::slice::from_raw_parts(first.as_ptr(), self.len()) }),
             Err(memory) => Place::Device(memory),
         }
@@ -203,7 +205,7 @@ impl<T: Element> BufferSlice<T> {
     #[inline(always)]
     pub(super) fn written_by(&mut self, is_host: bool) -> Place<&mut [T], &dyn Memory> {
         match self.first_by(is_host, How::Writes) {
-            // SAFETY: so many elements are there, and nothing else uses them while these are borrowed.
+            // SAFETY: `len` elements are there, and no other code uses them while these are borrowed.
             Ok(first) => Place::Host(unsafe { std::slice::from_raw_parts_mut(first.as_ptr(), self.len()) }),
             Err(memory) => Place::Device(memory),
         }
@@ -226,14 +228,13 @@ impl<T> fmt::Debug for BufferSlice<T> {
     }
 }
 
-/// A part of a buffer that is read; made by [`BufferSlice::slice`], and dereferences to a [`BufferSlice`].
+/// A part of a buffer, for reading; made by [`BufferSlice::slice`]. It dereferences to a [`BufferSlice`].
 pub struct BufferView<'a, T> {
     span: Span<T>,
     of: PhantomData<&'a T>,
 }
 
-/// A part of a buffer that is written; made by [`BufferSlice::slice_mut`], and dereferences to a
-/// [`BufferSlice`].
+/// A part of a buffer, for writing; made by [`BufferSlice::slice_mut`]. It dereferences to a [`BufferSlice`].
 pub struct BufferViewMut<'a, T> {
     span: Span<T>,
     of: PhantomData<&'a mut T>,

@@ -1,5 +1,5 @@
-//! A stream of whatever device runs the graph. What a kernel does through it is right on all of them:
-//! launches and copies are queued on a GPU, and done at once by a host.
+//! A stream of the device that runs the graph, whichever that is. A kernel that uses it works on all of them:
+//! a GPU queues launches and copies, and a host executes them at once.
 
 use std::fmt;
 
@@ -12,10 +12,11 @@ use crate::error::{Error, Kind, Result};
 
 /// A stream of the device that runs the graph, given to a kernel node.
 ///
-/// Work goes in the stream's order. On a GPU it is queued: the kernel returns before it is done, and so do
-/// the nodes of the same device that read its buffers; nodes of the host start when it is done. A kernel must
-/// not wait for other work of the device: nodes that no host stands between are submitted together, when the
-/// bodies of all of them have returned. On the host device, and the simulated one, work is done at once.
+/// Work is done in the stream's order. A GPU queues it: the kernel returns before its work is done, and nodes
+/// of the same device that read its buffers are called before that, too; nodes of the host start when it is
+/// done. A kernel must not wait for other work of the device: nodes without a host node between them are
+/// submitted together, when the bodies of all of them have returned. The host device and the simulated device
+/// do work at once.
 ///
 /// # Examples
 /// ```
@@ -26,7 +27,7 @@ use crate::error::{Error, Kind, Result};
 ///     unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
 ///     if (i < n) y[i] = 2.0f * x[i];
 /// }"#;
-/// // SAFETY: these are its parameters; a thread reads x[i] and writes y[i], both below the n that it is launched with, which is their length.
+/// // SAFETY: these are its parameters. A thread reads x[i] and writes y[i]; both are below n, their length.
 /// let twice = unsafe { Kernel::<(In<f32>, Out<f32>, u32)>::cuda_c("twice", SOURCE) }
 ///     .twin(|_, (x, y, n)| (0..n as usize).for_each(|i| y[i] = 2.0 * x[i]));
 ///
@@ -61,12 +62,12 @@ impl DeviceStream {
         Self(Some(queue))
     }
 
-    /// Returns the recording of a device that queues work; not of a host.
+    /// Returns the recording of a device that queues work. A stream of a host has none.
     pub(crate) fn queue_mut(&mut self) -> &mut (dyn Queue + 'static) {
         self.0.as_deref_mut().expect("a device that queues work made the stream")
     }
 
-    /// Returns whether work is done at once, by the host.
+    /// Returns true if the host does the work at once.
     pub fn is_host(&self) -> bool {
         self.0.is_none()
     }
@@ -75,7 +76,7 @@ impl DeviceStream {
     /// specified.
     ///
     /// # Errors
-    /// If the device has not that much memory; the error says how much was asked for.
+    /// If the device does not have that much memory; the error says how much was requested.
     pub fn alloc<T: Element>(&mut self, len: usize) -> Result<Buffer<T>> {
         let bytes = size_of::<T>().checked_mul(len).filter(|&bytes| bytes <= isize::MAX as usize);
         let bytes = bytes.ok_or_else(|| Kind::OutOfMemory { bytes: usize::MAX, device: self.device_name() }.into())?;
@@ -120,7 +121,7 @@ impl DeviceStream {
     /// Copies a buffer into the host's memory. Nodes that read it start when the copy is done.
     ///
     /// # Errors
-    /// As [`DeviceStream::alloc`], of the host's memory that the device can reach; or the buffer is of
+    /// As [`DeviceStream::alloc`], for memory of the host that the device can reach; or the buffer is of
     /// another device.
     pub fn download<T: Element>(&mut self, buffer: &BufferSlice<T>) -> Result<HostBuffer<T>> {
         let is_host = self.is_host();
@@ -132,7 +133,7 @@ impl DeviceStream {
         }
     }
 
-    /// Copies a buffer of any device, this one's too, into a new buffer on this one.
+    /// Copies a buffer of any device, including this one, into a new buffer on this one.
     ///
     /// # Errors
     /// As [`DeviceStream::alloc`]; or one of the two is on the host: upload or download it there.
@@ -202,7 +203,7 @@ impl DeviceStream {
 }
 
 fn bytes_of<T: Element>(elements: &[T]) -> &[u8] {
-    // SAFETY: elements are plain numbers, without padding: any of their bytes may be read.
+    // SAFETY: elements have no padding (`Element`), so all of their bytes are initialised.
     unsafe { std::slice::from_raw_parts(elements.as_ptr().cast(), size_of_val(elements)) }
 }
 

@@ -1,15 +1,14 @@
-//! Kernels that are built in: arithmetic on buffers, and pictures on their way to a network.
+//! Built-in kernels: arithmetic on buffers, and the preparation of pictures for a network.
 //!
-//! Each works through a [`DeviceStream`], so on every device, and gives the same bits on all of them: every
-//! operation on `f32` is rounded to nearest by itself, sums have a fixed order, and resizing is exact
-//! arithmetic on integers. Only which NaN a NaN is may differ. To set or to copy elements, see
+//! All of them use a [`DeviceStream`], so they run on every device, and give the same bits on all of them:
+//! each operation on `f32` is rounded to nearest by itself, sums have a fixed order, and resizing is exact
+//! arithmetic on integers. Only the payload of a NaN may differ. To set or to copy elements, see
 //! [`DeviceStream::fill`] and [`DeviceStream::copy`].
 //!
-//! Pictures have three channels of 8 bits that lie together, row after row (HWC): 3 * width * height
-//! elements.
+//! Pictures have three interleaved channels of 8 bits, row after row (HWC): 3 * width * height elements.
 //!
 //! # Examples
-//! A picture becomes what a network takes:
+//! A picture becomes the input of a network:
 //! ```
 //! use anabranch::device::kernels::{Size, normalise, resize};
 //! use anabranch::{Buffer, DeviceStream, Executor, Graph, HostBuffer, inputs};
@@ -35,7 +34,7 @@
 //! assert!((*futures::executor::block_on(run)?.take::<f32>("white")? - 0.515 / 0.229).abs() < 1e-5);
 //! # Ok::<(), anabranch::Error>(())
 //! ```
-// Each kernel is CUDA C in a file, and the PTX that `.ci/nvrtc` makes of it beside. Its twin does the same
+// Each kernel is a file of CUDA C, beside the PTX that `.ci/nvrtc` makes of it. Its twin does the same
 // operations in the same order.
 
 mod normalise;

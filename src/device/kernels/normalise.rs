@@ -1,4 +1,4 @@
-//! From bytes as cameras write them to floats as networks read them.
+//! Conversion from the bytes of a camera to the floats of a network.
 
 use std::sync::LazyLock;
 
@@ -7,7 +7,7 @@ use crate::device::queue::Arg;
 use crate::device::{Buffer, BufferSlice, DeviceStream, In, Kernel, KernelParam, Launch, Out};
 use crate::error::Result;
 
-/// What is done to the values of a channel. Eight bytes, so that it is one parameter.
+/// The scale and the bias of a channel. It has eight bytes, so that it is one parameter.
 #[derive(Clone, Copy)]
 struct Affine {
     scale: f32,
@@ -31,8 +31,8 @@ impl KernelParam for Affine {
 type Normalise = Kernel<(In<u8>, Out<f32>, u64, Affine, Affine, Affine)>;
 
 static NORMALISE: LazyLock<Normalise> = LazyLock::new(|| {
-    // SAFETY: these are its parameters, eight bytes for an `Affine`. Each thread below `n` reads and writes
-    // three elements of its own, and both buffers have `3 * n`.
+    // SAFETY: these are its parameters, with eight bytes for an `Affine`. Each thread below `n` reads and
+    // writes three elements of its own, and both buffers have `3 * n`.
     unsafe { Normalise::ptx("anabranch_normalise", include_str!("normalise.ptx")) }.twin(
         |_, (pixels, out, n, red, green, blue)| {
             for (channel, Affine { scale, bias }) in [red, green, blue].into_iter().enumerate() {

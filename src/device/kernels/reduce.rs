@@ -1,25 +1,25 @@
-//! Sums and means. The order of the additions depends on the length alone, so every device rounds alike.
+//! Sums and means. The order of the additions depends only on the length, so every device rounds alike.
 
 use std::sync::LazyLock;
 
 use crate::device::{Buffer, BufferSlice, DeviceStream, In, Kernel, Launch, Out};
 use crate::error::Result;
 
-/// Sums that grow side by side: the threads of a block.
+/// The number of partial sums: the threads of a block.
 const LANES: usize = 256;
-/// How many elements each of them adds.
+/// The number of elements that each of them adds.
 const ROWS: usize = 16;
-/// How many elements become one in a step.
+/// The number of elements that one step reduces to one.
 const CHUNK: usize = LANES * ROWS;
 
 type Reduce = Kernel<(In<f32>, Out<f32>, u64, f32)>;
 
 static REDUCE: LazyLock<Reduce> = LazyLock::new(|| {
     // SAFETY: these are its parameters. A block reads below `n`, writes one sum of its own, and waits for all
-    // lanes before it reads what others wrote; `step` gives it `n` elements, blocks of as many threads as it
-    // has lanes, and a sum for each block.
+    // lanes before it reads their sums. `step` passes `n` elements, blocks of as many threads as the kernel
+    // has lanes, and room for a sum of each block.
     unsafe { Reduce::ptx("anabranch_reduce", include_str!("reduce.ptx")) }.twin(|_, (x, out, _, divisor)| {
-        // Nothing has a sum too, though it has no chunk.
+        // An empty buffer has no chunk, but it has a sum.
         let chunks = x.chunks(CHUNK).chain(std::iter::repeat(&[][..]));
         out.iter_mut().zip(chunks).for_each(|(out, chunk)| *out = sum_of_chunk(chunk) / divisor);
     })
@@ -27,10 +27,10 @@ static REDUCE: LazyLock<Reduce> = LazyLock::new(|| {
 
 /// Returns the sum of all elements, as a buffer of one; 0 if there are none.
 ///
-/// The order is fixed by the length: 4096 elements become one, again and again until one is left. Of these,
-/// each of 256 lanes adds every 256th to 0 in order, then the upper half of the lanes is added to the lower
-/// half, eight times (M. Harris, "Optimizing Parallel Reduction in CUDA", 2007). So an element takes part in
-/// at most 24 additions for every factor of 4096 in the length, and rounding errors stay small.
+/// The order is fixed by the length. 4096 elements become one, repeatedly, until one is left. Within 4096
+/// elements, each of 256 lanes adds every 256th to 0 in order. Then the upper half of the lanes is added to
+/// the lower half, eight times (M. Harris, "Optimizing Parallel Reduction in CUDA", 2007). So an element
+/// takes part in at most 24 additions for every factor of 4096 in the length, and rounding errors stay small.
 ///
 /// # Errors
 /// If `x` is of another device, or as [`DeviceStream::alloc`].
@@ -74,11 +74,11 @@ fn reduce(s: &mut DeviceStream, x: &BufferSlice<f32>, divisor: f32) -> Result<Bu
     Ok(sums)
 }
 
-/// Adds chunk by chunk. Where one is left, it is divided.
+/// Adds each chunk. The last step divides the sum.
 fn step(s: &mut DeviceStream, x: &BufferSlice<f32>, divisor: f32) -> Result<Buffer<f32>> {
     let chunks = x.len().div_ceil(CHUNK).max(1);
     let mut sums = s.alloc(chunks)?;
-    // A grid has up to 2^31 blocks, and no memory has that many chunks: they take 32 TiB.
+    // A grid has up to 2^31 blocks. No memory has that many chunks, which would take 32 TiB.
     let launch = Launch::new([chunks as u32, 1, 1], [LANES as u32, 1, 1]);
     let divisor = if chunks == 1 { divisor } else { 1.0 };
     s.launch(&REDUCE, launch, (x, &mut sums, x.len() as u64, divisor))?;

@@ -1,5 +1,5 @@
-//! Resizing with the triangle filter. Positions and weights are fractions whose denominators are known, so
-//! nothing is rounded but the result.
+//! Resizing with the triangle filter. Positions and weights are fractions with known denominators, so only
+//! the result is rounded.
 
 use std::sync::LazyLock;
 
@@ -7,18 +7,18 @@ use super::size::{CHANNELS, Size};
 use crate::device::{Buffer, BufferSlice, DeviceStream, In, Kernel, Launch, Out};
 use crate::error::{Kind, Result};
 
-/// With longer sides positions would not fit 64 bits.
+/// With longer sides, positions would not fit in 64 bits.
 const SIDE_MAX: u32 = i32::MAX as u32;
 
-/// The most threads that make a pixel together: those of a warp.
+/// The most threads that compute a pixel together: those of a warp.
 const LANES_MAX: u32 = 32;
 
 type Resize = Kernel<(In<u8>, Out<u8>, u32, u32, u32, u32, u32)>;
 
 static RESIZE: LazyLock<Resize> = LazyLock::new(|| {
-    // SAFETY: these are its parameters. It reads pixels inside of the picture and writes each of the result
-    // once; `resize` gives it buffers of both sizes, neither empty, and a power of two of lanes that a warp
-    // has.
+    // SAFETY: these are its parameters. The kernel reads only pixels of the picture, and writes each pixel of
+    // the result once. `resize` passes buffers of both sizes, neither empty, and a power of two of lanes that
+    // a warp has.
     unsafe { Resize::ptx("anabranch_resize", include_str!("resize.ptx")) }.twin(
         |_, (pixels, out, from_width, from_height, width, height, _)| {
             resize_on_host(pixels, out, Axis::new(from_width, width), Axis::new(from_height, height));
@@ -29,22 +29,24 @@ static RESIZE: LazyLock<Resize> = LazyLock::new(|| {
 /// Returns a picture scaled to the size `to`, up or down, each side by itself, with the triangle filter.
 ///
 /// A side that grows is interpolated between the two nearest pixels (OpenCV's `INTER_LINEAR`). For a side
-/// that shrinks the filter is as wide as two pixels of the result, so that every pixel counts and nothing
-/// aliases: weights fall in a straight line from the centre of the new pixel to nothing at the centres of its
-/// neighbours. That is Pillow's `BILINEAR` and PyTorch's `bilinear` with `antialias` (after D. Schumacher,
-/// "General Filtered Image Rescaling", Graphics Gems III, 1992), but exact: each value is rounded once, to
-/// nearest, halves up.
+/// that shrinks, the filter is as wide as two pixels of the result, so that every pixel counts and nothing
+/// aliases: weights fall linearly from the centre of the new pixel to zero at the centres of its neighbours.
+/// That is Pillow's `BILINEAR` and PyTorch's `bilinear` with `antialias` (after D. Schumacher, "General
+/// Filtered Image Rescaling", Graphics Gems III, 1992), but exact: each value is rounded once, to nearest,
+/// halves up.
 ///
-/// Pixels are squares: the centre of the first is half a pixel away from the edge. What lies beyond the edges
-/// weighs nothing.
+/// Pixels are squares: the centre of the first one is half a pixel away from the edge. Positions beyond the
+/// edges have no weight.
 ///
-/// A pixel of the result costs as many multiplications as pixels count for it: four, or four times as many as
-/// become one. A host needs fewer, for it does the height first; on a GPU up to 32 threads share a pixel.
+/// A pixel of the result costs as many multiplications as pixels contribute to it: four, or four times as
+/// many as become one. A host needs fewer, because it resizes the height first; on a GPU up to 32 threads
+/// share a pixel.
 ///
 /// # Errors
 /// If `pixels` is not a picture of the size `from` or is of another device; if `from` is empty and `to` is
-/// not; if a side is over 2^31 - 1; if so many pixels become so few that sums might not fit 64 bits (one can
-/// be made of 94,906,265, four of twice as many, and so on with the root); or as [`DeviceStream::alloc`].
+/// not; if a side is over 2^31 - 1; if the reduction is so large that sums might not fit in 64 bits (one
+/// pixel can be made of 94,906,265, four of twice as many, and so on with the square root); or as
+/// [`DeviceStream::alloc`].
 pub fn resize(s: &mut DeviceStream, pixels: &BufferSlice<u8>, from: Size, to: Size) -> Result<Buffer<u8>> {
     from.is_of("the picture to resize", pixels)?;
     check(from, to)?;
@@ -52,7 +54,7 @@ pub fn resize(s: &mut DeviceStream, pixels: &BufferSlice<u8>, from: Size, to: Si
     if out.is_empty() {
         return Ok(out);
     }
-    // As many as there are columns to add up, which are two for each that becomes one.
+    // As many lanes as columns to add: two for each column that becomes one.
     let lanes = (2 * (from.width / to.width)).min(LANES_MAX).next_power_of_two();
     let args = (pixels, &mut *out, from.width, from.height, to.width, to.height, lanes);
     s.launch(&RESIZE, Launch::for_len(to.pixels().saturating_mul(lanes as usize)), args)?;
@@ -72,8 +74,8 @@ fn check(from: Size, to: Size) -> Result<()> {
         }
     }
     // The weights of an axis add up to at most 2.5 * longer^2 / to, where longer is the larger of `from` and
-    // `to`: the sum over a triangle is largest with an input in its centre. For both axes that is below 8 *
-    // area^2 / pixels, which 256 values of 8 bits are to fit beside.
+    // `to`: the sum over a triangle is largest with an input in its centre. For both axes the product is
+    // below 8 * area^2 / pixels. Multiplied by a value of 8 bits it must fit in 64 bits.
     let area = Size::new(from.width.max(to.width), from.height.max(to.height)).pixels();
     let limit = ((to.pixels() as u128) << 53).isqrt() as usize;
     if to.pixels() > 0 && area > limit {
@@ -83,7 +85,7 @@ fn check(from: Size, to: Size) -> Result<()> {
     Ok(())
 }
 
-/// The sides of a picture in one direction. Lengths are in parts of `1 / (2 * to)` of an input, so that all
+/// The sides of a picture in one direction. Lengths are in units of `1 / (2 * to)` of an input, so that all
 /// are integers.
 #[derive(Clone, Copy)]
 struct Axis {
@@ -91,7 +93,7 @@ struct Axis {
     to: u64,
 }
 
-/// The inputs that make one output: as many as there are weights, from `first` on.
+/// The inputs that make one output: one for each weight, from `first` on.
 struct Taps {
     first: usize,
     weights: Vec<u64>,
@@ -103,8 +105,8 @@ impl Axis {
         Self { from: from.into(), to: to.into() }
     }
 
-    /// Output `i` has its centre at `(i + 1/2) * from / to`, input `j` at `j + 1/2`. The triangle is as wide
-    /// as two inputs or, where those are closer together, two outputs; it is as high as half its width.
+    /// Output `i` has its centre at `(i + 1/2) * from / to`, and input `j` at `j + 1/2`. The triangle is as
+    /// wide as two inputs or, if those are closer together, two outputs. It is as high as half its width.
     fn taps(self, i: u64) -> Taps {
         let Self { from, to } = self;
         let (centre, reach) = ((2 * i + 1) * from, 2 * from.max(to));

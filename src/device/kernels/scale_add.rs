@@ -8,8 +8,8 @@ use crate::error::{Kind, Result};
 type ScaleAdd = Kernel<(In<f32>, In<f32>, Out<f32>, u64, f32, f32)>;
 
 static SCALE_ADD: LazyLock<ScaleAdd> = LazyLock::new(|| {
-    // SAFETY: these are its parameters. Each thread reads and writes one element of its own below `n`, which
-    // is the length of all three buffers.
+    // SAFETY: these are its parameters. Each thread below `n` reads and writes one element of its own, and
+    // `n` is the length of all three buffers.
     unsafe { ScaleAdd::ptx("anabranch_scale_add", include_str!("scale_add.ptx")) }.twin(|_, (x, y, out, _, a, b)| {
         let terms = x.iter().zip(y).map(|(x, y)| a * x + b * y);
         out.iter_mut().zip(terms).for_each(|(out, term)| *out = term);

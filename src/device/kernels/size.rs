@@ -1,4 +1,4 @@
-//! The size of a picture. Whatever its sides are, counting its elements does not overflow.
+//! The size of a picture. The count of its elements saturates for any sides.
 
 use crate::device::{BufferSlice, Element};
 use crate::error::{Kind, Result};
@@ -27,8 +27,8 @@ impl Size {
         self.width as usize * self.height as usize
     }
 
-    /// Returns the number of elements of all pixels. No buffer has `usize::MAX`, so that is an honest answer
-    /// where there would be more.
+    /// Returns the number of elements of all pixels, at most `usize::MAX`. No buffer has that many, so a
+    /// saturated count matches none.
     pub(super) fn elements(self) -> usize {
         self.pixels().saturating_mul(CHANNELS)
     }

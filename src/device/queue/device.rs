@@ -1,4 +1,4 @@
-//! A device that queues work, as an executor submits to it.
+//! A device that queues work, as seen by an executor.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ pub(crate) trait QueueDevice: Send + Sync + 'static {
     fn name(&self) -> String;
     /// Returns the progress of each lane.
     fn timelines(&self) -> Vec<Arc<dyn Timeline>>;
-    /// Returns a stream that records what is to be submitted to a lane after these events, which may be of
+    /// Returns a stream that records work for a lane. The work will wait for these events, which may be of
     /// other devices.
     ///
     /// # Errors
@@ -20,17 +20,17 @@ pub(crate) trait QueueDevice: Send + Sync + 'static {
     /// Submits what a stream of this device has recorded.
     ///
     /// # Errors
-    /// If the device is lost, or refuses a wait or a record, which belong to no part.
+    /// If the device is lost, or if it refuses a wait or a record, which belong to no part.
     fn submit(&self, stream: DeviceStream, job: &mut Job<'_>) -> Result<Submitted>;
     /// Returns a point that must pass before more is submitted to a lane, if the lane has too much work.
     fn backlog(&self, lane: u32) -> Option<u64>;
-    /// Tells the host of the end of all work that was submitted to a lane. Returns its point.
+    /// Signals the host when all work that was submitted to a lane has ended. Returns the point of that end.
     fn mark(&self, lane: u32) -> Result<u64>;
-    /// Takes back events that nothing will wait for.
+    /// Takes back events that no later work will wait for.
     fn free_events(&self, events: &mut dyn Iterator<Item = Event>);
-    /// Frees dropped memory that no work uses. Returns a lane and its point to wait for, if some is left.
+    /// Frees dropped memory that no work uses. If some remains, returns a lane and the point to wait for.
     fn collect(&self) -> Option<(u32, u64)>;
-    /// Returns how many blocks of memory are never used again because the device is lost.
+    /// Returns the number of memory blocks that are never reused because the device is lost.
     fn quarantined(&self) -> usize;
     /// Returns the error for a fault. After a fatal fault the device refuses all further work.
     fn judge(&self, fault: &Fault) -> Error;
@@ -40,10 +40,10 @@ pub(crate) trait QueueDevice: Send + Sync + 'static {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Event(pub(crate) usize);
 
-/// How parts are to be submitted.
+/// How to submit parts.
 pub(crate) struct Job<'a> {
-    /// The same whenever these parts are submitted, and only then; None if they do not come again. The number
-    /// is the place where their values lie: parts of another place have other addresses.
+    /// The same for every submission of these parts, and for no others; None if the parts do not repeat. The
+    /// number is the place of their values: parts of another place have other addresses.
     pub(crate) key: Option<(&'a Arc<()>, u32)>,
     /// Whether another stream will wait for the end.
     pub(crate) is_recorded: bool,
@@ -53,7 +53,7 @@ pub(crate) struct Job<'a> {
 /// Decides which parts are still submitted after the device has refused some.
 pub(crate) trait Judge {
     fn refused(&mut self, part: u32, error: Error);
-    /// Whether a part is to be submitted. Asked only after another was refused.
+    /// Whether to submit a part. Called only after another part was refused.
     fn goes_on(&mut self, part: u32) -> bool;
     /// Returns the names of a part, for the sanitizer.
     fn site(&self, part: u32) -> Site;

@@ -1,5 +1,5 @@
-//! The contract with a device that queues work: what kernels ask of its streams, how an executor submits
-//! that, and how the host learns how far a stream is.
+//! The contract with a device that queues work: what kernels request of its streams, how an executor submits
+//! the work, and how the host learns the progress of a stream.
 
 mod device;
 mod timeline;

@@ -1,4 +1,4 @@
-//! Work as kernels ask a stream for it: memory, copies, fills and launches, part by part.
+//! The work that kernels request of a stream: memory, copies, fills and launches, part by part.
 
 use std::any::Any;
 use std::fmt;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::device::code::{Code, Launch};
 use crate::error::{How, Result};
 
-/// A stream that records work, part by part. The device does the work after it is submitted; an error here
+/// A stream that records work, part by part. The device does the work after it is submitted. An error here
 /// refuses the request.
 pub(crate) trait Queue: Send + 'static {
     fn as_any_mut(&mut self) -> &mut dyn Any;
@@ -18,8 +18,8 @@ pub(crate) trait Queue: Send + 'static {
     fn begin_part(&mut self, part: Part<'_>);
     /// Discards the work of the last part.
     fn abandon_part(&mut self);
-    /// Discards the work of all parts, except what is issued already. The parts keep their places in the
-    /// order.
+    /// Discards the work of all parts, except operations that are already issued. The parts keep their places
+    /// in the order.
     fn abandon_all(&mut self);
     fn alloc(&mut self, bytes: usize) -> Result<Box<dyn Memory>>;
     /// Copies from the host; reads `from` before it returns.
@@ -34,36 +34,36 @@ pub(crate) trait Queue: Send + 'static {
     fn launch(&mut self, code: &Arc<Code>, launch: &Launch, args: &[Arg<'_>]) -> Result<()>;
 }
 
-/// The work of one node among those that are submitted together.
+/// The work of one node, within one submission.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part<'a> {
     /// Parts of the same number run in order.
     pub(crate) stream: u32,
-    /// The earlier parts that it waits for as well, by their numbers.
+    /// The numbers of the earlier parts that it waits for as well.
     pub(crate) waits: &'a [u32],
     /// Whether a later part waits for it.
     pub(crate) is_awaited: bool,
 }
 
-/// A block of a device's memory, or a part of one. Once all that refers to a block is dropped, it is free
-/// when the work that uses it is done.
+/// A block of a device's memory, or a part of one. Once nothing refers to the block, it is freed when the
+/// work that uses it is done.
 pub(crate) trait Memory: Send + Sync + 'static {
     fn device_name(&self) -> String;
     fn as_any(&self) -> &dyn Any;
     /// Returns the memory of some of its bytes.
     fn part(&self, bytes: Range<usize>) -> Box<dyn Memory>;
-    /// Returns the address of memory of a simulated device, which the host uses so.
+    /// Returns the address of memory of a simulated device, for a use by the host.
     fn on_host(&self, _how: How) -> Option<NonNull<u8>> {
         None
     }
 }
 
-/// A block of the host's memory that a device copies to.
+/// A block of the host's memory that a device writes a copy to.
 pub(crate) trait HostMemory: Send + Sync + 'static {
     /// Whether the copy is done.
     fn is_written(&self) -> bool;
-    /// Returns the address of as many bytes as the copied block has, aligned for every
-    /// [`Element`](crate::device::Element). Once they are written they do not change.
+    /// Returns the address of the bytes, as many as the copied block has, aligned for every
+    /// [`Element`](crate::device::Element). They do not change once they are written.
     fn as_ptr(&self) -> *const u8;
 }
 
@@ -72,12 +72,12 @@ pub(crate) trait HostMemory: Send + Sync + 'static {
 pub enum Arg<'a> {
     #[doc(hidden)]
     Memory(MemoryArg<'a>),
-    /// The bytes of a number, in the first bytes.
+    /// The bytes of a number, at the beginning of the array.
     #[doc(hidden)]
     Number([u8; 8]),
 }
 
-/// The memory of a buffer of any type, and how it is used; None if a host has it.
+/// The memory of a buffer of any type, and its use; None if a host has the buffer.
 #[derive(Clone, Copy)]
 pub struct MemoryArg<'a>(pub(in crate::device) Option<&'a dyn Memory>, pub(in crate::device) How);
 

@@ -1,6 +1,6 @@
-//! Vector clocks: how far work knows each strand.
+//! Vector clocks: the last tick of each strand that some work is ordered after.
 
-/// For each strand the last tick that is known. Strands behind the end are not known at all.
+/// The last known tick of each strand. Strands beyond the end are not known.
 #[derive(Clone, Default, Debug)]
 pub(in crate::device) struct Clock(Vec<u32>);
 
@@ -16,7 +16,7 @@ impl Clock {
         self.0.is_empty()
     }
 
-    /// Learns all that the other one knows.
+    /// Takes the later tick of both clocks for each strand.
     pub(in crate::device) fn join(&mut self, other: &Self) {
         if self.0.len() < other.0.len() {
             self.0.resize(other.0.len(), 0);
@@ -24,7 +24,7 @@ impl Clock {
         self.0.iter_mut().zip(&other.0).for_each(|(mine, &theirs)| *mine = theirs.max(*mine));
     }
 
-    /// Learns of an epoch.
+    /// Adds an epoch.
     pub(super) fn learn(&mut self, Epoch { strand, tick }: Epoch) {
         let strand = strand as usize;
         if self.0.len() <= strand {

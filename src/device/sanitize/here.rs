@@ -1,4 +1,5 @@
-//! The node whose body a thread calls for a simulated device: the uses of memory there are its uses.
+//! The node whose body a thread calls for a simulated device. It accounts for all uses of memory by that
+//! body.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -14,7 +15,7 @@ use crate::error::{How, Race, Site, Use};
 
 std::thread_local! {
     static HERE: RefCell<Option<Here>> = const { RefCell::new(None) };
-    /// Whether there is one. A thread reads it without a look at destructors.
+    /// Whether there is one. A thread reads this without the check for destructors.
     static IS_HERE: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -27,7 +28,7 @@ struct Here {
     race: Option<Race>,
 }
 
-/// Calls the body of a node, as work of a strand. Returns the first race of its uses of memory.
+/// Calls the body of a node as work of a strand. Returns the first race of the body's uses of memory.
 pub(crate) fn within<R>(sanitizer: &Arc<Sanitizer>, strand: Key, site: Site, body: impl FnOnce() -> R) -> (R, Option<Race>) {
     let (epoch, clock) = {
         let mut clocks = sanitizer.clocks();
@@ -49,7 +50,7 @@ fn set(here: Option<Here>) -> Option<Here> {
     HERE.try_with(|current| current.replace(here)).ok().flatten()
 }
 
-/// Returns to the node around, also if the body panics.
+/// Restores the surrounding node, even if the body panics.
 struct Around(Option<Here>);
 
 impl Drop for Around {
@@ -59,7 +60,7 @@ impl Drop for Around {
     }
 }
 
-/// Returns memory of a simulated device, if this thread calls a body for one. The inner option is None if
+/// Returns memory of a simulated device if this thread calls a body for one. The inner option is None if
 /// there is not that much memory.
 #[inline(always)]
 pub(in crate::device) fn allocate(bytes: usize, align: usize) -> Option<Option<Box<dyn Memory>>> {
@@ -75,8 +76,8 @@ fn allocate_here(bytes: usize, align: usize) -> Option<Option<Box<dyn Memory>>> 
     Some(Block::allocate(bytes, align, shadow))
 }
 
-/// Notes a use by the node whose body this thread calls. Threads that call none are the host's own, which no
-/// stream orders.
+/// Records a use by the node whose body this thread calls. Threads that call none belong to the host, and no
+/// stream orders their uses.
 pub(super) fn touch(shadow: &Shadow, bytes: Range<usize>, how: How) {
     let _ = HERE.try_with(|here| {
         let mut here = here.borrow_mut();

@@ -1,4 +1,4 @@
-//! Memory of a simulated device: the host's own, with a shadow. It is poisoned when it is freed.
+//! Memory of a simulated device: the host's memory, with a shadow. It is poisoned when it is freed.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::any::Any;
@@ -18,19 +18,20 @@ pub(super) struct Block {
     shadow: Arc<Shadow>,
 }
 
-// SAFETY: the block owns plain bytes. The borrows of the buffers that refer to it order all use of them.
+// SAFETY: the block owns plain bytes. The borrows of the buffers that refer to it order all uses of them.
 unsafe impl Send for Block {}
-// SAFETY: a shared block gives out its address only. The borrows of the buffers that refer to it order all
-// use of the bytes.
+// SAFETY: a shared block gives out only its address. The borrows of the buffers that refer to it order all
+// uses of the bytes.
 unsafe impl Sync for Block {}
 
 impl Block {
-    /// Returns all of a new block, whose bytes are `0xCD`, or None if there is not that much memory.
+    /// Returns a section of all bytes of a new block, which are `0xCD`, or None if there is not that much
+    /// memory.
     pub(super) fn allocate(bytes: usize, align: usize, shadow: Arc<Shadow>) -> Option<Box<dyn Memory>> {
         let layout = Layout::from_size_align(bytes.max(1), align).ok()?;
-        // SAFETY: the layout has a size.
+        // SAFETY: the layout has at least one byte.
         let first = NonNull::new(unsafe { alloc(layout) })?;
-        // SAFETY: the memory has that size, and is new.
+        // SAFETY: the memory was allocated above with this size.
         unsafe { first.write_bytes(0xCD, layout.size()) };
         Some(Box::new(Section { block: Arc::new(Self { first, layout, shadow }), bytes: 0..bytes }))
     }
@@ -40,7 +41,7 @@ impl Drop for Block {
     fn drop(&mut self) {
         // SAFETY: the block owns the memory, and no buffer refers to it any more.
         unsafe { self.first.write_bytes(POISON, self.layout.size()) };
-        // SAFETY: `allocate` made it with this layout.
+        // SAFETY: `allocate` allocated the memory with this layout.
         unsafe { dealloc(self.first.as_ptr(), self.layout) };
     }
 }
@@ -68,7 +69,7 @@ impl Memory for Section {
 
     fn on_host(&self, how: How) -> Option<NonNull<u8>> {
         touch(&self.block.shadow, self.bytes.clone(), how);
-        // SAFETY: the section is in its block.
+        // SAFETY: the bytes of a section are within its block.
         Some(unsafe { self.block.first.add(self.bytes.start) })
     }
 }

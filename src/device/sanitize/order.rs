@@ -1,36 +1,36 @@
-//! The clocks of everything that orders work, by keys, and the ticks of strands.
+//! The clocks of everything that orders work, by key, and the ticks of strands.
 
 use std::collections::HashMap;
 
 use super::clock::{Clock, Epoch};
 
-/// Something that orders work. It has a clock, and may be a strand.
+/// Something that orders work. It has a clock, and can be a strand.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Key {
-    /// What the host has seen the end of.
+    /// All work whose end the host has seen.
     Host,
     /// All work of a lane, by device and number.
     Lane(u32, u32),
-    /// A stream within one submission, by the lane and the stream's place.
+    /// A stream within one submission, by the lane and the place of the stream.
     #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
     Stream(u32, u32, u32),
     /// An event, by the driver's handle.
     Event(usize),
-    /// What a run or an engine begins with, and what follows all of its parts.
+    /// The beginning of a run or an engine, and its end: what follows all of its parts.
     Base(u64),
     /// A program of a run.
     Program(u64, u32),
-    /// A place of a run where programs meet, in an iteration.
+    /// A place of a run where programs meet, in one iteration.
     Gate(u64, u32, u32),
     /// The writes of a variable, by its address.
     Written(usize),
-    /// The reads of a variable since.
+    /// The reads of a variable since its last write.
     Read(usize),
     /// An operation of an engine, by its place in a ring.
     Operation(u64, u32),
 }
 
-/// The most strands with clocks of their own. All others share the last one: a race between these is missed.
+/// The most strands with clocks of their own. All others share the last one: races between them are missed.
 const STRANDS_MAX: usize = 4096;
 
 #[derive(Default)]

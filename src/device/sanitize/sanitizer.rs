@@ -8,17 +8,17 @@ use super::order::{Key, Order};
 use crate::sync::{Mutex, MutexGuard, lock};
 
 /// The most submissions of a lane whose clocks are kept. The host counts as having seen the end of earlier
-/// ones: it may never ask for them, and a race with these is missed.
+/// ones, because it may never ask for them. A race with these is missed.
 const SUBMITTED_MAX: usize = 4096;
 
-/// What is ordered in an executor.
+/// The clocks of all work of one executor.
 #[derive(Default)]
 pub(crate) struct Sanitizer(Mutex<Clocks>);
 
 #[derive(Default)]
 pub(in crate::device) struct Clocks {
     order: Order,
-    /// For each lane its submissions that the host may not have seen the end of, by point.
+    /// For each lane the submissions, by point, whose end the host may not have seen.
     submitted: HashMap<(u32, u32), VecDeque<(u64, Clock)>>,
 }
 
@@ -31,12 +31,13 @@ impl Sanitizer {
         lock(&self.0)
     }
 
-    /// Lets what follows `to` follow all that is before `from`.
+    /// Orders everything after `to` behind everything before `from`.
     pub(crate) fn join(&self, to: Key, from: Key) {
         self.clocks().join(to, from);
     }
 
-    /// Begins a run or an engine, with what the host has seen. Earlier ones of the same number are over.
+    /// Begins a run or an engine, ordered after all that the host has seen. Earlier ones of the same number
+    /// are over.
     pub(crate) fn begin(&self, of: u64) {
         let order = &mut self.clocks().order;
         order.retain(|key| !matches!(key, Key::Base(run) | Key::Program(run, _) | Key::Gate(run, ..) if run == of));
@@ -44,7 +45,7 @@ impl Sanitizer {
         order.learn(Key::Base(of), &known);
     }
 
-    /// Lets what follows a key follow only what is before some others.
+    /// Replaces the clock of a key by the joined clocks of some others.
     pub(crate) fn restart(&self, key: Key, from: &[Key]) {
         let order = &mut self.clocks().order;
         let mut clock = Clock::default();
@@ -52,12 +53,12 @@ impl Sanitizer {
         order.set(key, clock);
     }
 
-    /// Notes that the host has seen the end of all work of a lane up to a point.
+    /// Records that the host has seen the end of all work of a lane up to a point.
     #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
     pub(crate) fn reached(&self, device: u32, lane: u32, point: u64) {
         let clocks = &mut *self.clocks();
         let Some(submitted) = clocks.submitted.get_mut(&(device, lane)) else { return };
-        // Clocks of a lane grow: the last one knows all before it.
+        // The clocks of a lane grow: the last one knows all that earlier ones know.
         let passed = submitted.partition_point(|submission| submission.0 <= point);
         if let Some((_, clock)) = submitted.drain(..passed).next_back() {
             clocks.order.learn(Key::Host, &clock);
@@ -76,7 +77,7 @@ impl Clocks {
         self.order.clock(key)
     }
 
-    /// Ticks the strand of a key, for a use of memory behind all that the clock knows.
+    /// Ticks the strand of a key, for a use of memory after all that the clock knows.
     pub(in crate::device) fn tick(&mut self, key: Key, clock: &mut Clock) -> Epoch {
         let epoch = self.order.tick(key);
         clock.learn(epoch);
@@ -87,7 +88,7 @@ impl Clocks {
         self.order.learn(key, clock);
     }
 
-    /// Notes a submission that ends at a point of a lane.
+    /// Records a submission that ends at a point of a lane.
     pub(in crate::device) fn submitted(&mut self, (device, lane): (u32, u32), point: u64, clock: Clock) {
         self.order.learn(Key::Lane(device, lane), &clock);
         let submitted = self.submitted.entry((device, lane)).or_default();
@@ -99,7 +100,7 @@ impl Clocks {
         }
     }
 
-    /// Notes that an event was recorded. The driver uses its handles again.
+    /// Records an event. The driver reuses its handles.
     pub(in crate::device) fn recorded(&mut self, event: usize, clock: Clock) {
         self.order.set(Key::Event(event), clock);
     }

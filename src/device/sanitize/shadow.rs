@@ -32,12 +32,13 @@ impl Shadow {
         Arc::new(Self { sanitizer: sanitizer.clone(), size, accesses: Mutex::default() })
     }
 
-    /// Whether the memory belongs to work that this sanitizer orders.
+    /// Whether this sanitizer orders the work that the memory belongs to.
     pub(in crate::device) fn is_of(&self, sanitizer: &Arc<Sanitizer>) -> bool {
         Arc::ptr_eq(&self.sanitizer, sanitizer)
     }
 
-    /// Notes a use, whose clock includes its own epoch. Returns the first earlier use without an order.
+    /// Records a use, whose clock includes its own epoch. Returns the first earlier use that is not ordered
+    /// before it.
     pub(in crate::device) fn note(&self, bytes: Range<usize>, used: Use, epoch: Epoch, clock: &Clock) -> Option<Race> {
         if bytes.is_empty() {
             return None;
@@ -63,8 +64,8 @@ impl Shadow {
 }
 
 impl Accesses {
-    /// Adds an access in the place of those that it makes redundant: whatever is ordered after it is ordered
-    /// after them. A write is after all others, or they were reported.
+    /// Adds an access and removes those that it makes redundant: work ordered after it is ordered after them,
+    /// too. A write is ordered after all other accesses, or they were reported.
     fn add(&mut self, new: Access, clock: &Clock) {
         let (is_write, mut all) = (new.used.how != How::Reads, Vec::with_capacity(self.all.len() + 1));
         for old in self.all.drain(..) {
