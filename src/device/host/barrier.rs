@@ -1,18 +1,18 @@
-//! A fence with a light side and a heavy side, for protocols in which one side runs a million times more
-//! often.
+//! A fence with a light side and a heavy side, for protocols in which one side runs far more often than the
+//! other.
 //!
-//! "Store a, light; load b" against "store b, heavy; load a": at least one side sees the other's store. On
-//! Linux the heavy side asks the kernel to run a full fence on every thread of the process (`membarrier`,
-//! under a microsecond here), so the light side only has to stop the compiler. Elsewhere, and in loom models,
-//! both sides are full fences.
+//! "Store a, light; load b" against "store b, heavy; load a": at least one side sees the store of the other.
+//! On Linux the heavy side asks the kernel to run a full fence on every thread of the process (`membarrier`,
+//! under a microsecond on the machine of the measurements), so the light side only has to stop the compiler.
+//! Elsewhere, and in loom models, both sides are full fences.
 //!
 //! The kernel may refuse later what it allowed at first: a program that sandboxes itself forbids `membarrier`
-//! with a seccomp filter. Then the heavy side returns false, and its caller must check again: the README says
+//! with a seccomp filter. Then the heavy side returns false, and its caller must check again. The README says
 //! how each caller does that.
 
 use crate::sync::{Ordering, fence};
 
-/// The two sides of the fence. Copied into whatever takes part.
+/// The two sides of the fence. Each user of the fence has a copy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Barrier {
     has_membarrier: bool,
@@ -22,7 +22,7 @@ pub(crate) struct Barrier {
 }
 
 impl Barrier {
-    /// Registers the process for the heavy side, where the system has it.
+    /// Registers the process for the heavy side, if the system has it.
     pub(crate) fn new() -> Self {
         Self {
             has_membarrier: membarrier::register(),
@@ -41,8 +41,11 @@ impl Barrier {
     #[inline]
     pub(crate) fn light(self) {
         if self.has_membarrier {
+            // ORDERING: pairs with `heavy`. There the kernel runs the fence for this thread, so only the
+            // compiler must keep the order.
             std::sync::atomic::compiler_fence(Ordering::SeqCst);
         } else {
+            // ORDERING: SeqCst pairs with the fence in `heavy`.
             fence(Ordering::SeqCst);
         }
     }
@@ -52,6 +55,8 @@ impl Barrier {
     /// later.
     #[must_use = "after a refusal the caller must look again"]
     pub(crate) fn heavy(self) -> bool {
+        // ORDERING: SeqCst pairs with the fence in `light`, or with the fences that the kernel runs on other
+        // threads.
         fence(Ordering::SeqCst);
         #[cfg(test)]
         if self.is_refused {

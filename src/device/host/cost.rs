@@ -1,6 +1,6 @@
-//! What work costs that comes again and again: the items of a pipeline, the operations of one place in a
-//! program, the runs of a plan. Workers time some of it. If it is cheap, polls do it themselves. To hand it
-//! to a worker and back would take longer than the work.
+//! The cost of repeated work: the items of a pipeline, the operations at one place of a program, the runs of
+//! a plan. Workers time a sample of it. If the work is cheap, polls do it themselves, because handing it to a
+//! worker and back would take longer than the work.
 //!
 //! ```text
 //!  event                   doubt                              strikes
@@ -12,32 +12,33 @@
 //!  a poll's, odd           (unchanged)                        (unchanged); a second one soon after is dear
 //!  a poll's, dear          UNKNOWN << 2·strikes               one more, at most STRIKES_MAX
 //! ```
-//! While the doubt is at most UNKNOWN, workers time all of it, and one in EVERY while it is more. The first
-//! time is not timed: its code is not in the caches yet, or not even in memory. Work that the operating
-//! system interrupts looks dear, so one dear sample of a worker does not decide. Dear work in a poll does:
-//! the next time a worker does it. But work that takes no longer than an interruption is only odd: there
-//! are hundreds of these in a second.
+//! While the doubt is at most UNKNOWN, workers time every execution; while it is more, they time one in
+//! EVERY. The first execution is not timed: its code is not in the caches yet, or not even in memory. An
+//! interruption by the operating system makes work look dear, so one dear sample of a worker does not decide.
+//! A dear sample of a poll does: a worker does the work the next time. But a sample that is no longer than an
+//! interruption is only odd: there are hundreds of interruptions in a second.
 
-// Not those of `sync`: the numbers only decide which thread does something, and each value of them is right.
+// Not the atomics of `sync`: the numbers only decide which thread does some work, and each value of them is
+// valid.
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The most ns that an item may take if polls run it.
 pub(crate) const CHEAP_NS: u64 = 1_000;
-/// Work of a poll that takes so many times as long is odd or dear.
+/// A poll's work that takes this many times as long is odd or dear.
 const SURPRISE: u64 = 4;
-/// Interruptions by the operating system seldom take more ns.
+/// The most ns that an interruption by the operating system usually takes.
 const INTERRUPTION_NS: u64 = 50_000;
-/// Of so many polls after odd work none may be odd.
+/// The number of polls after odd work in which no other work may be odd.
 const WARY: u8 = 16;
 const UNKNOWN: u16 = 8;
 const DEARER: u16 = 4;
 const DEAR: u16 = 16;
 const EVERY: u8 = 32;
-/// Instead of the times that it was done since one was timed: it was never done.
+/// In place of the number of executions since the last sample: the work was never done.
 const NEVER: u8 = u8::MAX;
 const PARDON: u32 = 256;
 const STRIKES_MAX: u8 = 4;
-/// Of so many polls one checks the cost.
+/// One of this many polls checks the cost.
 const CHECKED: u32 = 16;
 
 /// The cost of one kind of work.
@@ -46,12 +47,12 @@ pub(crate) struct Cost(AtomicU64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Record {
     doubt: u16,
-    /// The times that it was done since one was timed.
+    /// The number of executions since the last sample.
     untimed: u8,
     strikes: u8,
-    /// The polls that are left in which odd work is dear.
+    /// The number of remaining polls in which odd work is dear.
     wary: u8,
-    /// The times that polls did it since the last strike.
+    /// The number of executions by polls since the last strike.
     good: u32,
 }
 
@@ -63,20 +64,20 @@ impl Cost {
 
     const NEW: u64 = UNKNOWN as u64 | (NEVER as u64) << 16;
 
-    /// Forgets all: the work is another.
+    /// Forgets all, because the work has changed.
     pub(crate) fn forget(&self) {
-        // ORDERING: Relaxed: see the `use` above.
+        // ORDERING: Relaxed: each value is valid, and the number guards nothing.
         self.0.store(Self::NEW, Ordering::Relaxed);
     }
 
-    /// Returns whether polls do it.
+    /// Returns true if polls do the work.
     #[inline]
     pub(crate) fn is_cheap(&self) -> bool {
-        // A model has no clock: there all work is known to be cheap.
+        // A model has no clock, so all work counts as cheap there.
         cfg!(anabranch_loom) || self.record().doubt == 0
     }
 
-    /// Returns whether a worker that does it now is to time it.
+    /// Returns true if a worker that does the work now must time it.
     #[inline]
     pub(crate) fn wants_sample(&self) -> bool {
         let record = self.record();
@@ -90,7 +91,7 @@ impl Cost {
         is_due
     }
 
-    /// Adds what a worker has timed.
+    /// Adds a sample of a worker.
     pub(crate) fn add_sample(&self, is_cheap: bool) {
         let record = self.record();
         let dearer = || record.doubt.max((record.doubt + DEARER).min(DEAR));
@@ -98,14 +99,14 @@ impl Cost {
         self.set(Record { doubt, ..record });
     }
 
-    /// Returns whether a poll that does it now is to check that it is still cheap, where a check now and then
-    /// is enough.
+    /// Returns true if a poll that does the work now must check that it is still cheap. Used where an
+    /// occasional check is enough.
     pub(crate) fn is_check_due(&self) -> bool {
         let record = self.record();
         record.wary > 0 || record.good.is_multiple_of(CHECKED)
     }
 
-    /// Adds that a poll has done it, in so many ns. It is cheap up to `cheap_ns`.
+    /// Adds the time of a poll, in ns. Work is cheap up to `cheap_ns`.
     #[inline]
     pub(crate) fn add_poll(&self, ns: u64, cheap_ns: u64) {
         let record = self.record();
@@ -130,7 +131,8 @@ impl Cost {
 
     #[inline]
     fn record(&self) -> Record {
-        // ORDERING: Relaxed: see the `use` above. A count may be lost.
+        // ORDERING: Relaxed: each value is valid, and the number guards nothing. A concurrent count may be
+        // lost.
         let word = self.0.load(Ordering::Relaxed);
         let byte = |number: u32| (word >> (8 * number)) as u8;
         Record { doubt: word as u16, untimed: byte(2), strikes: byte(3), wary: byte(4), good: (word >> 40) as u32 }
@@ -141,7 +143,7 @@ impl Cost {
         let Record { doubt, untimed, strikes, wary, good } = record;
         let bytes = u64::from(untimed) << 16 | u64::from(strikes) << 24 | u64::from(wary) << 32;
         let word = u64::from(doubt) | bytes | u64::from(good) << 40;
-        // ORDERING: Relaxed: as for the load.
+        // ORDERING: Relaxed: each value is valid, and the number guards nothing.
         self.0.store(word, Ordering::Relaxed);
     }
 }
@@ -152,7 +154,7 @@ mod tests {
 
     const DEAR_NS: u64 = 1_000_000;
 
-    /// Does the work at workers until polls may do it. Returns how often, and how often it was timed.
+    /// Lets workers do the work until polls may. Returns the number of executions, and of samples.
     fn until_cheap(cost: &Cost) -> (u32, u32) {
         let (mut done, mut timed) = (0, 0);
         while !cost.is_cheap() {
@@ -178,7 +180,7 @@ mod tests {
         assert_eq!(until_cheap(&cost), (120 * 32 + 8, 128));
     }
 
-    // Seen to fail with a pardon after as many cheap ones, whatever the number of strikes.
+    // Seen to fail with a pardon after a number of cheap samples that does not depend on the strikes.
     #[test]
     fn surprises_are_forgotten_after_many_cheap_ones() {
         let cost = Cost::new();
@@ -204,7 +206,7 @@ mod tests {
         assert_eq!(until_cheap(&cost), (4, 4));
     }
 
-    // Seen to fail with odd work that is forgiven each time, and with work that is dear at once.
+    // Seen to fail with odd work that is always forgiven, and with odd work that is dear at once.
     #[test]
     fn an_interruption_is_no_surprise_but_a_second_one_soon_after_is() {
         let cost = Cost::new();

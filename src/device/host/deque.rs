@@ -1,12 +1,11 @@
-//! One worker's queue of tickets: its owner pushes and pops at the bottom, thieves take from the top. Chase
-//! and Lev's deque with the orderings of Le, Pop, Cohen and Zappa Nardelli (PPoPP 2013), of a fixed size:
-//! what does not fit goes to the pool's common queue.
+//! The queue of tickets of one worker: its owner pushes and pops at the bottom, and thieves take from the
+//! top. It is the deque of Chase and Lev with the orderings of Le, Pop, Cohen and Zappa Nardelli (PPoPP
+//! 2013), of a fixed size: tickets that do not fit go to the pool's common queue.
 
 use super::Ticket;
 use crate::sync::{AtomicI64, AtomicU64, Line, Ordering, fence};
 
-/// The deque. `push` and `pop` belong to the one thread that owns it; `steal` and `is_empty` are for
-/// everyone.
+/// The deque. Only the thread that owns it calls `push` and `pop`; any thread calls `steal` and `is_empty`.
 pub(crate) struct Deque {
     top: Line<AtomicI64>,
     bottom: Line<AtomicI64>,
@@ -14,7 +13,7 @@ pub(crate) struct Deque {
 }
 
 impl Deque {
-    /// A power of two. Tickets name ranges of programs, so even a node with a million successors needs one
+    /// A power of two. A ticket names a range of programs, so even a node with a million successors needs one
     /// entry.
     pub(crate) const CAPACITY: usize = if cfg!(anabranch_loom) { 4 } else { 512 };
 
@@ -26,17 +25,17 @@ impl Deque {
         }
     }
 
-    /// Adds a ticket; gives it back when the ring is full.
+    /// Adds a ticket, or returns it if the ring is full.
     pub(crate) fn push(&self, ticket: Ticket) -> Result<(), Ticket> {
         // ORDERING: Relaxed: only the owner writes `bottom`.
         let bottom = self.bottom.0.load(Ordering::Relaxed);
-        // ORDERING: Acquire pairs with the thieves' exchange of `top`: the entry to be overwritten has been
-        // read.
+        // ORDERING: Acquire pairs with the thieves' exchange of `top`: the thief has read the entry that is
+        // overwritten here.
         let top = self.top.0.load(Ordering::Acquire);
         if bottom - top >= Self::CAPACITY as i64 {
             return Err(ticket);
         }
-        // ORDERING: Relaxed: published by the store of `bottom`.
+        // ORDERING: Relaxed: the store of `bottom` publishes it.
         self.entry(bottom).store(ticket.to_bits(), Ordering::Relaxed);
         // ORDERING: Release publishes the entry, and the program's state behind it, to the Acquire in
         // `steal`.
@@ -46,16 +45,18 @@ impl Deque {
 
     /// Takes the ticket that was pushed last.
     pub(crate) fn pop(&self) -> Option<Ticket> {
+        // ORDERING: Relaxed: only the owner writes `bottom`.
         let bottom = self.bottom.0.load(Ordering::Relaxed) - 1;
-        // Only the owner adds, so an empty deque is known without a fence.
+        // Only the owner adds tickets, so an empty deque is known without a fence.
+        // ORDERING: Relaxed: `top` only grows, so an old value makes the deque look longer, never empty.
         if self.top.0.load(Ordering::Relaxed) > bottom {
             return None;
         }
-        // ORDERING: Release, as in `push`: a thief may read this store, and then takes an entry further up
-        // that an earlier push wrote.
+        // ORDERING: Release pairs with the Acquire in `steal`. A thief that reads this store takes an entry
+        // further up, which an earlier push wrote.
         self.bottom.0.store(bottom, Ordering::Release);
-        // ORDERING: pairs with the fence in `steal`: either the thief sees the lowered bottom, or the owner
-        // the raised top.
+        // ORDERING: SeqCst pairs with the fence in `steal`: the thief sees the lowered bottom, or the owner
+        // sees the raised top. The fence orders the Relaxed accesses of this function.
         fence(Ordering::SeqCst);
         let top = self.top.0.load(Ordering::Relaxed);
         if top > bottom {
@@ -66,16 +67,18 @@ impl Deque {
         if top < bottom {
             return Some(ticket);
         }
-        // The last entry: race the thieves for it.
-        // ORDERING: SeqCst, as the thieves': one of the two exchanges comes first, and the other fails.
+        // The owner and the thieves race for the last entry.
+        // ORDERING: SeqCst pairs with the exchange in `steal`: one of the two comes first, and the other
+        // fails.
         let is_ours = self.top.0.compare_exchange(top, top + 1, Ordering::SeqCst, Ordering::Relaxed).is_ok();
         self.bottom.0.store(bottom + 1, Ordering::Relaxed);
         is_ours.then_some(ticket)
     }
 
-    /// Takes the ticket that was pushed first. None also when another thief was faster.
+    /// Takes the ticket that was pushed first. Also returns None if another thief was faster.
     pub(crate) fn steal(&self) -> Option<Ticket> {
-        // ORDERING: Acquire and the fence: see `pop`.
+        // ORDERING: Acquire and the SeqCst fence pair with the fence in `pop`: the owner sees the raised top,
+        // or this thief sees the lowered bottom.
         let top = self.top.0.load(Ordering::Acquire);
         fence(Ordering::SeqCst);
         // ORDERING: Acquire pairs with the Release in `push`.
@@ -87,8 +90,9 @@ impl Deque {
         self.top.0.compare_exchange(top, top + 1, Ordering::SeqCst, Ordering::Relaxed).ok().map(|_| ticket)
     }
 
-    /// Returns true if there was nothing to take just now.
+    /// Returns true if there was no ticket at the time of the call.
     pub(crate) fn is_empty(&self) -> bool {
+        // ORDERING: Relaxed: the answer may be old. Before a worker sleeps, the barrier orders this check.
         self.top.0.load(Ordering::Relaxed) >= self.bottom.0.load(Ordering::Relaxed)
     }
 

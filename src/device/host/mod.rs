@@ -1,9 +1,9 @@
-//! The host device: streams are programs that run as coroutines on a small pool of workers, or inside the
+//! The host device: streams are programs that run as coroutines on a small pool of workers, or in the
 //! caller's `poll`.
 //!
-//! A program that waits is parked: it is not in any queue, and it costs its few words in the run's memory,
-//! not a thread. The thread that completes the awaited work queues a [`Ticket`] for
-//! it. So thousands of streams run on two threads.
+//! A program that waits is parked: it is in no queue, and costs a few words of the run's memory instead of a
+//! thread. The thread that completes the awaited work queues a [`Ticket`] for it. So thousands of streams run
+//! on two threads.
 //!
 //! See README.md beside this file for the deque, the sleep and the end of workers.
 

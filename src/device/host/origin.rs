@@ -1,7 +1,7 @@
-//! The process in which an executor was built. A child made by `fork` has the executor's memory and none of
-//! its threads: a wait for them never ends.
+//! The process in which an executor was built. A child made by `fork` has the executor's memory but none of
+//! its threads, so a wait for them never ends.
 //!
-//! On Linux the mark lies on a page of its own, which the kernel fills with zeros in every child
+//! On Linux the mark is on a page of its own, which the kernel fills with zeros in every child
 //! (`MADV_WIPEONFORK`). So the check costs a load, and needs no handler for the whole process. Elsewhere, and
 //! on kernels before 4.14, a fork is not detected.
 
@@ -12,7 +12,7 @@ const SAME: u8 = 1;
 
 static UNMARKED: AtomicU8 = AtomicU8::new(SAME);
 
-/// A mark that tells the process that made it from a forked child.
+/// A mark that distinguishes the process that made it from a forked child.
 #[derive(Clone)]
 pub(crate) struct Origin(&'static AtomicU8);
 
@@ -30,8 +30,8 @@ impl Origin {
     /// Returns true in a child that was forked from the process that made the mark.
     #[inline]
     pub(crate) fn is_forked(&self) -> bool {
-        // ORDERING: Relaxed: the mark is stored before it is shared, and changes only in a child that has one
-        // thread.
+        // ORDERING: Relaxed: the mark is stored before it is shared. It changes only in a child, which has
+        // one thread then.
         self.0.load(Ordering::Relaxed) != SAME
     }
 }
@@ -41,7 +41,7 @@ mod page {
     use std::ptr;
     use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 
-    /// At most a page, and rounded up to one by the kernel.
+    /// At most a page; the kernel rounds it up to one.
     const BYTES: usize = 4096;
 
     /// The last mark that was made: this process's own, or one that the kernel wiped in this child.
@@ -50,15 +50,15 @@ mod page {
     /// Returns this process's mark, or None if the kernel cannot wipe pages on a fork. A process has one page
     /// for all executors, and keeps it.
     pub(super) fn marked() -> Option<&'static AtomicU8> {
-        // ORDERING: Acquire pairs with the Release below: the page is mapped and marked.
-        // SAFETY: the pointer is null or a page that is never unmapped.
+        // ORDERING: Acquire pairs with the Release of the store below: the page is mapped and marked.
+        // SAFETY: the pointer is null or points to a page that is never unmapped.
         let last = unsafe { LAST.load(Ordering::Acquire).as_ref() };
         // ORDERING: Relaxed: only a fork changes the mark, and the child has one thread then.
         if let Some(mark) = last.filter(|mark| mark.load(Ordering::Relaxed) == super::SAME) {
             return Some(mark);
         }
         let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a new anonymous mapping overlaps nothing.
+        // SAFETY: a new anonymous mapping overlaps no other mapping.
         let start = unsafe { libc::mmap(ptr::null_mut(), BYTES, access, flags, -1, 0) };
         if start == libc::MAP_FAILED {
             return None;
@@ -73,8 +73,8 @@ mod page {
         let mark: &'static AtomicU8 = unsafe { &*start.cast() };
         // ORDERING: Relaxed: the store of `LAST` publishes it.
         mark.store(super::SAME, Ordering::Relaxed);
-        // ORDERING: Release pairs with the Acquire above. If two threads are here at once, both pages are
-        // marks of this process, and one of them is found later.
+        // ORDERING: Release pairs with the Acquire of the load at the beginning. If two threads come here at
+        // once, both pages are marks of this process, and later calls find one of them.
         LAST.store(start.cast(), Ordering::Release);
         Some(mark)
     }

@@ -1,4 +1,4 @@
-//! The worker that looks for work longer than the other idle ones. It also calls a waker for a worker that
+//! The worker that searches for work longer than the other idle ones. It also calls a waker for a worker that
 //! has ended a run.
 //!
 //! The searcher and the thread that awaits the run often take turns on one core. If another core wakes that
@@ -10,10 +10,10 @@ use std::task::Waker;
 
 use crate::sync::{AtomicPtr, Ordering};
 
-/// Null if no worker searches, [`searches`] if one does, or a waker in a box that it should call.
+/// Null if no worker searches, [`searches`] if one does, or a boxed waker that the searcher should call.
 pub(crate) struct Searcher(AtomicPtr<Waker>);
 
-/// A worker searches, and has no waker to call. An address that no box has.
+/// The value while a worker searches and has no waker to call. No box has this address.
 fn searches() -> *mut Waker {
     ptr::dangling_mut()
 }
@@ -21,9 +21,9 @@ fn searches() -> *mut Waker {
 /// Returns the waker in the box.
 ///
 /// # Safety
-/// This thread has exchanged a pointer for another one in the word. If it is a box, no other thread has it.
+/// This thread has exchanged the pointer in the word for another one. If it is a box, no other thread has it.
 unsafe fn unpack(word: *mut Waker) -> Option<Waker> {
-    // SAFETY: it came from `Box::into_raw` in `leave`, and this thread alone took it out of the word.
+    // SAFETY: the pointer came from `Box::into_raw` in `leave`, and only this thread took it out of the word.
     (!word.is_null() && word != searches()).then(|| *unsafe { Box::from_raw(word) })
 }
 
@@ -32,26 +32,26 @@ impl Searcher {
         Self(AtomicPtr::new(ptr::null_mut()))
     }
 
-    /// Returns true if this worker is the searcher from now on. It must call [`Searcher::end`].
+    /// Returns true if this worker is now the searcher. Then it must call [`Searcher::end`].
     #[must_use]
     pub(crate) fn begin(&self) -> bool {
         self.exchange(ptr::null_mut(), searches()).is_some()
     }
 
-    /// The searcher does something else from now on. Returns the waker that was left last.
+    /// Ends the search of the searcher. Returns the waker that was left last.
     #[must_use]
     pub(crate) fn end(&self) -> Option<Waker> {
         // ORDERING: Acquire pairs with the Release in `exchange`: the box is whole.
         let word = self.0.swap(ptr::null_mut(), Ordering::Acquire);
-        // SAFETY: the swap took it out.
+        // SAFETY: the swap took the pointer out of the word.
         unsafe { unpack(word) }
     }
 
-    /// Leaves a waker for the searcher. Returns it if there is none, or if it has one already. A worker that
-    /// leaves one must call [`Searcher::take`] before it does anything that may take long: another process
-    /// may run in place of the searcher.
+    /// Leaves a waker for the searcher. Returns the waker if there is no searcher, or if it already has one.
+    /// A worker that leaves a waker must call [`Searcher::take`] before it does anything that may take long:
+    /// another process may run in place of the searcher.
     pub(crate) fn leave(&self, waker: Waker) -> Result<(), Waker> {
-        // ORDERING: Relaxed: `exchange` decides.
+        // ORDERING: Relaxed: the exchange in `exchange` decides.
         if self.0.load(Ordering::Relaxed) != searches() {
             return Err(waker);
         }
@@ -59,13 +59,13 @@ impl Searcher {
         if self.exchange(searches(), word).is_some() {
             return Ok(());
         }
-        // SAFETY: it comes from the line above, and did not get into the word.
+        // SAFETY: `word` comes from `Box::into_raw` above, and did not get into the atomic.
         Err(*unsafe { Box::from_raw(word) })
     }
 
     #[inline]
     pub(crate) fn has_waker(&self) -> bool {
-        // ORDERING: Relaxed: `take` decides.
+        // ORDERING: Relaxed: the exchange in `take` decides.
         let word = self.0.load(Ordering::Relaxed);
         !word.is_null() && word != searches()
     }
@@ -74,21 +74,21 @@ impl Searcher {
     #[inline]
     #[must_use]
     pub(crate) fn take(&self) -> Option<Waker> {
-        // ORDERING: Relaxed: `exchange` decides.
+        // ORDERING: Relaxed: the exchange in `exchange` decides.
         let word = self.0.load(Ordering::Relaxed);
         if word.is_null() || word == searches() {
             return None;
         }
-        // Not `word`: meanwhile another box may be at its address.
+        // The result, not `word`: meanwhile another box may be at the same address.
         let taken = self.exchange(word, searches())?;
-        // SAFETY: the exchange took it out.
+        // SAFETY: the exchange took the pointer out of the word.
         unsafe { unpack(taken) }
     }
 
-    /// Returns what was there, if that was `from`.
+    /// Replaces `from` by `to`. Returns the pointer that was there, or None if it was not `from`.
     fn exchange(&self, from: *mut Waker, to: *mut Waker) -> Option<*mut Waker> {
-        // ORDERING: Release publishes the box to the thread that takes it out, Acquire shows it. Relaxed on
-        // failure: then nothing happens.
+        // ORDERING: Release publishes the box to the Acquire of the thread that takes it out, here or in
+        // `end`. Relaxed on failure: then nothing happens.
         self.0.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).ok()
     }
 }

@@ -1,25 +1,25 @@
 //! The time slice of a poll: how long it may run nodes, or the code of a flow, before it lets other tasks
-//! run. Reading the clock costs as much as many tiny steps. So the clock is read rarely while steps are tiny,
-//! and after each step while they are long.
+//! run. Reading the clock costs as much as many tiny steps. So it is read rarely while steps are tiny, and
+//! after each step while they are long.
 
 use std::time::{Duration, Instant};
 
-/// How long a poll of a run or a flow goes on at most. A task that is ready again at once is polled by tokio
-/// 61 times before timers and sockets are: these polls must not take 10 ms.
+/// The maximum time of one poll of a run or a flow. Tokio polls a task that is always ready 61 times before
+/// it polls timers and sockets: these polls must not take 10 ms.
 const SLICE: Duration = Duration::from_micros(100);
 
-/// The intended time between two reads of the clock: a read costs a small part of it.
+/// The intended time between two reads of the clock. A read costs a small part of it.
 const BETWEEN_LOOKS: Duration = Duration::from_micros(8);
 
 /// The most steps between two reads of the clock.
 const BATCH_MAX: u32 = 1024;
 
-/// The most steps, from one of unknown length on, before the clock is read.
+/// The most steps before the clock is read, starting with a step of unknown length.
 const BATCH_WARY: u32 = 8;
 
 pub(crate) struct Slice {
     batch: u32,
-    /// The batch to return to if the next read shows that steps of unknown length were tiny too, or 0.
+    /// The batch to return to if the next read shows that steps of unknown length were tiny, too; or 0.
     earlier_batch: u32,
     limit: Duration,
     started: Option<Instant>,
@@ -35,7 +35,7 @@ pub(crate) struct Pace {
     left: u32,
 }
 
-/// The steps of known work before the clock is read. A model hands over after a few.
+/// The steps of known work before the clock is read. A model yields after a few.
 const KNOWN: u32 = if cfg!(anabranch_loom) { Slice::FIRST } else { 64 };
 
 /// The most steps from one poll to the next without a read of the clock.
@@ -87,11 +87,11 @@ impl Slice {
         let started = *self.started.get_or_insert(now);
         match self.checked.replace(now) {
             Some(checked) => self.batch = self.batch_after(now - checked),
-            // The steps before were of an earlier poll, too: what they took is not known.
+            // The earlier steps include some of an earlier poll: their time is not known.
             None if self.batch > BATCH_WARY => self.earlier_batch = std::mem::replace(&mut self.batch, BATCH_WARY),
             None => {}
         }
-        // A model has no clock: each batch is a slice.
+        // A model has no clock, so each batch is a slice there.
         self.is_spent = cfg!(anabranch_loom) || now - started >= self.limit;
         if self.is_spent { 0 } else { self.batch }
     }
@@ -114,8 +114,8 @@ impl Slice {
         }
     }
 
-    /// Announces a step that may be much longer than those before. Returns after how many steps the clock
-    /// must be read, out of `left` in the batch.
+    /// Announces a step that may be much longer than the earlier ones. Returns the number of steps after
+    /// which the clock must be read, out of `left` in the batch.
     pub(super) fn expect_long(&mut self, left: u32) -> u32 {
         if left > BATCH_WARY {
             self.earlier_batch = std::mem::replace(&mut self.batch, BATCH_WARY);
@@ -138,7 +138,7 @@ mod tests {
         (0..count).map(|_| next()).collect()
     }
 
-    // Seen to fail with batches that shrink by half, as they did before.
+    // Seen to fail with batches that shrink by half.
     #[test]
     fn batches_follow_the_length_of_steps_at_once() {
         assert_eq!(batches(1, 3, 7), [4, 16, 64, 256, 1024, 1024, 1024]);

@@ -1,12 +1,12 @@
-//! A clock for short work: the processor's counter of time, if the operating system trusts it. A read of
-//! std's clock takes three times as long.
+//! A clock for short work: the processor's time counter, if the operating system trusts it. Reading the clock
+//! of std takes three times as long.
 //!
-//! What it shows decides which thread does some work, and nothing else. So it need not be exact: a thread
-//! that moves between cores whose counters differ a little, or a virtual machine that moves to another host,
-//! shows a wrong time, but never a panic.
+//! The time only decides which thread does some work. So it need not be exact. A thread that moves between
+//! cores whose counters differ a little, or a virtual machine that moves to another host, gets a wrong time,
+//! but never a panic.
 
 use std::ops::Range;
-// Not those of `sync`: in models there is no counter.
+// Not the atomics of `sync`: models have no counter.
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
@@ -15,26 +15,26 @@ use std::time::{Duration, Instant};
 pub(crate) struct Stopwatch(Start);
 
 enum Start {
-    /// The counter, where its pace is known.
+    /// The counter, if its pace is known.
     Count(u64),
     Time(Instant),
 }
 
-/// The ns from one count to the next, times 2^32; 0 until it is measured, and for good if there is no counter
-/// to trust.
+/// The ns from one count to the next, times 2^32. It is 0 until it is measured, and remains 0 if there is no
+/// trusted counter.
 static PACE: AtomicU64 = AtomicU64::new(0);
 
-/// The pace is measured over such a time. In a longer one the machine may have slept.
+/// The range of times over which the pace is measured. During a longer one the machine may have slept.
 const MEASURED: Range<Duration> = Duration::from_micros(250)..Duration::from_millis(10);
-/// That time is at least so many times longer than its ends are uncertain.
+/// The time of a measurement is at least this many times longer than the uncertainty of its ends.
 const EXACT: u64 = 100;
-/// Those of counters between 50 MHz and 20 GHz.
+/// The possible paces: of counters between 50 MHz and 20 GHz.
 const POSSIBLE: Range<u128> = (1 << 32) / 20..20 << 32;
 
 impl Stopwatch {
     #[inline]
     pub(crate) fn start() -> Self {
-        // ORDERING: Relaxed: it stands for itself.
+        // ORDERING: Relaxed: the pace guards no other data.
         Self(if PACE.load(Ordering::Relaxed) > 0 { Start::Count(counter::read()) } else { start_by_time() })
     }
 
@@ -44,6 +44,7 @@ impl Stopwatch {
         match self.0 {
             Start::Count(start) => {
                 let counts = counter::read().saturating_sub(start);
+                // ORDERING: Relaxed: the pace guards no other data.
                 ((u128::from(counts) * u128::from(PACE.load(Ordering::Relaxed))) >> 32) as u64
             }
             Start::Time(start) => start.elapsed().as_nanos() as u64,
@@ -51,7 +52,7 @@ impl Stopwatch {
     }
 }
 
-/// A moment by both clocks. The counter was read before and after the time was.
+/// A moment by both clocks. The counter was read before and after the clock of std.
 #[derive(Clone, Copy)]
 struct Moment {
     before: u64,
@@ -74,7 +75,7 @@ impl Moment {
     }
 }
 
-/// Begins to measure the pace. Without this the first start does.
+/// Begins to measure the pace. Otherwise the first start does.
 pub(super) fn measure_pace() {
     let _ = start_by_time();
 }
@@ -90,6 +91,7 @@ fn start_by_time() -> Start {
         match begin.map(|begin| now - begin.time) {
             Some(measured) if measured < MEASURED.start => {}
             Some(measured) if MEASURED.contains(&measured) => match begin.take().and_then(|begin| begin.pace(Moment::now())) {
+                // ORDERING: Relaxed: the pace guards no other data.
                 Some(pace) => PACE.store(pace, Ordering::Relaxed),
                 None => *begin = Some(Moment::now()),
             },
@@ -103,8 +105,8 @@ fn start_by_time() -> Start {
 mod counter {
     use std::arch::x86_64::{__cpuid, _rdtsc, CpuidResult};
 
-    /// Returns whether the counter has one pace, whatever the processor does ("invariant TSC"), and the
-    /// operating system has not found it to differ between cores.
+    /// Returns true if the counter has a constant pace in all states of the processor ("invariant TSC"), and
+    /// the operating system has found no difference between cores.
     pub(super) fn is_trusted() -> bool {
         const EXTENDED: u32 = 0x8000_0000;
         const POWER: u32 = EXTENDED + 7;
@@ -113,14 +115,14 @@ mod counter {
         is_invariant && is_clock_of_the_system()
     }
 
-    // It is safe in newer versions of Rust.
+    // Newer versions of Rust declare it safe.
     #[allow(unused_unsafe)]
     fn cpuid(leaf: u32) -> CpuidResult {
         // SAFETY: every x86-64 processor has the instruction.
         unsafe { __cpuid(leaf) }
     }
 
-    /// Linux gives up a counter that it does not trust.
+    /// Linux uses another clock source if it does not trust the counter.
     fn is_clock_of_the_system() -> bool {
         const SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
         const BY_COUNTER: [&str; 3] = ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page"];
@@ -128,11 +130,11 @@ mod counter {
         !cfg!(target_os = "linux") || std::fs::read_to_string(SOURCE).is_ok_and(is_by_counter)
     }
 
-    /// Reads the counter, perhaps some instructions earlier or later than the code says.
+    /// Reads the counter. The processor may execute the read some instructions earlier or later.
     #[inline]
     pub(super) fn read() -> u64 {
-        // SAFETY: every x86-64 processor has the counter. A program that forbids itself to read it (Linux's
-        // PR_SET_TSC) is ended by the read, as it is by a read of the system's clock.
+        // SAFETY: every x86-64 processor has the counter. In a program that forbids itself to read it
+        // (PR_SET_TSC of Linux), the read ends the program, as does a read of the system's clock.
         unsafe { _rdtsc() }
     }
 }
@@ -158,8 +160,8 @@ mod tests {
         start
     }
 
-    /// Returns how many of a hundred tries show the time of the system. An interruption between the reads of
-    /// both clocks makes a few differ.
+    /// Returns how many of a hundred tries agree with the system's clock. An interruption between the reads
+    /// of both clocks makes a few differ.
     fn right_of_a_hundred() -> usize {
         let is_right = |_: &u32| {
             let stopwatch = Stopwatch::start();
@@ -170,18 +172,18 @@ mod tests {
         (0..100).filter(is_right).count()
     }
 
-    // Seen to fail with a pace of the half.
+    // Seen to fail with half the pace.
     #[test]
     fn it_shows_the_time_of_the_system_before_and_after_its_pace_is_known() {
         assert!(right_of_a_hundred() >= 50, "at first");
-        // The pace is measured anew until the thread was not interrupted meanwhile.
+        // The pace is measured again until no interruption disturbs the measurement.
         while counter::is_trusted() && PACE.load(Ordering::Relaxed) == 0 {
             let _ = Stopwatch::start();
         }
         assert!(right_of_a_hundred() >= 50, "by the counter");
     }
 
-    // Seen to fail without each of the checks but for the one of a counter that went back, whose pace is
+    // Seen to fail without each of the checks, except the one of a counter that went back: its pace is
     // impossible, too.
     #[test]
     fn a_pace_that_is_measured_badly_is_none() {

@@ -2,7 +2,7 @@
 
 /// A stream of the host device, given to a kernel node.
 ///
-/// Work that is launched on it runs in the stream's order: after everything that was launched before, and
+/// Work that is launched on it runs in the stream's order: after all work that was launched earlier, and
 /// before the next node of the same stream. The host is its own device, so a launch runs the work at once, on
 /// the worker that runs the stream.
 #[derive(Debug)]

@@ -1,12 +1,12 @@
-//! What queues hold: "resume these programs of that run", in one word.
+//! The entries of queues: "resume these programs of that run", in one word.
 
 use std::task::Waker;
 
 use crate::error::shielded;
 use crate::sync::{AtomicU64, Ordering};
 
-/// The right to resume `count` programs of one run, from `first` on. There is at most one ticket for a
-/// program at any time, and only while its run is entered in the pool.
+/// The right to resume `count` programs of one run, from `first` on. A program has at most one ticket at any
+/// time, and only while its run is entered in the pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Ticket(u64);
 
@@ -14,7 +14,7 @@ const PROGRAM_BITS: u32 = 24;
 const PROGRAM_MASK: u64 = (1 << PROGRAM_BITS) - 1;
 
 impl Ticket {
-    /// A run has no more programs than nodes, and a graph at most 2^24 - 1 of those.
+    /// A run has at most as many programs as nodes, and a graph has at most 2^24 - 1 nodes.
     pub(crate) fn new(slot: u16, first: u32, count: u32) -> Self {
         debug_assert!(u64::from(first) < PROGRAM_MASK && u64::from(count) <= PROGRAM_MASK && count > 0);
         Self(u64::from(slot) << (2 * PROGRAM_BITS) | u64::from(count) << PROGRAM_BITS | u64::from(first))
@@ -32,10 +32,10 @@ impl Ticket {
         (self.0 >> PROGRAM_BITS & PROGRAM_MASK) as u32
     }
 
-    /// Splits off the first program; returns it and the rest, if there is one.
+    /// Returns the first program, and a ticket for the rest if there is one.
     #[inline]
     pub(crate) fn split_first(self) -> (u32, Option<Ticket>) {
-        // The first program is one further, and the count one less.
+        // The rest begins one further, and its count is one less.
         (self.first(), (self.count() > 1).then_some(Ticket(self.0 + 1 - (1 << PROGRAM_BITS))))
     }
 
@@ -44,7 +44,7 @@ impl Ticket {
         (0..self.count()).map(move |place| Self::new(self.slot(), self.first() + place, 1))
     }
 
-    /// Splits into two halves, for a thief and its victim; a ticket for one program stays whole.
+    /// Splits into two halves, for a thief and its victim. A ticket for one program stays whole.
     pub(crate) fn halve(self) -> (Ticket, Option<Ticket>) {
         let count = self.count();
         if count == 1 {
@@ -63,8 +63,8 @@ impl Ticket {
     }
 }
 
-/// What the tickets of one item have in common: the slot, and the first of its programs. Each costs one
-/// addition.
+/// The common part of the tickets of one item: the slot, and the number of its first program. Each ticket
+/// costs one addition.
 #[derive(Clone, Copy)]
 pub(crate) struct TicketOrigin(u64);
 
@@ -80,48 +80,48 @@ impl TicketOrigin {
     }
 }
 
-/// The queue of ready programs, as the code that runs programs sees it. There are two: one whose
-/// programs may be run by several workers at once, and one for a single thread, which needs no
-/// read-modify-write operations at all.
+/// The queue of ready programs, as seen by the code that runs programs. There are two kinds: one for programs
+/// that several workers may run at once, and one for a single thread, which needs no read-modify-write
+/// operations.
 pub(crate) trait Queue<'q> {
     /// Whether other threads may run programs of the same run at the same time.
     const IS_SHARED: bool;
-    /// Whether the order of programs is chosen, and what orders them is checked.
+    /// Whether the order of programs is chosen, and the sanitizer checks it.
     const IS_CHOSEN: bool = false;
 
-    /// Adds programs to be resumed, by this thread or another.
+    /// Adds programs for this thread or another to resume.
     fn push(&mut self, ticket: Ticket);
 
-    /// Adds a program that gives way to other runs: it continues after them.
+    /// Adds a program that yields to other runs: it continues after them.
     fn defer(&mut self, ticket: Ticket);
 
-    /// Takes a program from the newest of this thread's own tickets, if that is for the run in `slot`.
+    /// Takes a program from the newest of this thread's own tickets, if that ticket is for the run in `slot`.
     fn next_of(&mut self, slot: u16) -> Option<u32>;
 
     /// Returns the first program of a ticket, and pushes the rest.
     fn keep_first(&mut self, ticket: Ticket) -> u32;
 
-    /// Where this thread notes down which step it is at.
+    /// Returns the place where this thread records its current step.
     fn progress(&self) -> &'q Progress;
 
-    /// Announces a step that may take much longer than those before.
+    /// Announces a step that may take much longer than earlier ones.
     fn expect_long(&mut self);
 
-    /// Calls a waker, now or a few microseconds later. The caller has nothing else to do. Before it runs
-    /// anything else it must take the waker back, by [`Queue::take_left`].
+    /// Calls a waker, now or a few microseconds later. The caller has no other work. Before it runs anything
+    /// else it must take the waker back, by [`Queue::take_left`].
     fn wake(&mut self, waker: Waker) {
         let _ = shielded(|| waker.wake());
     }
 
-    /// Returns the waker of an earlier [`Queue::wake`] that was not called yet. A waker is foreign code. It
-    /// may take long, or wait. So first put back all work that another worker could do.
+    /// Returns the waker of an earlier [`Queue::wake`] that was not called yet. A waker is foreign code: it
+    /// may take long, or wait. So the caller must first put back all work that another worker could do.
     #[inline]
     #[must_use]
     fn take_left(&mut self) -> Option<Waker> {
         None
     }
 
-    /// Calls that waker.
+    /// Calls the waker of an earlier [`Queue::wake`] that was not called yet.
     #[inline]
     fn wake_left(&mut self) {
         if let Some(waker) = self.take_left() {
@@ -129,14 +129,13 @@ pub(crate) trait Queue<'q> {
         }
     }
 
-    /// Called before each step: whether the thread should go on, or put its program back into the queue
-    /// because others wait.
+    /// Called before each step. Returns true if the thread should continue; false if it must put its program
+    /// back into the queue, because others wait.
     fn has_fuel(&mut self) -> bool;
 }
 
-/// Which step of which run a thread is at: everything before it in the same program is done. Each thread has
-/// one on a cache line of its own, so noting it down per step costs a store to a line that no other thread
-/// writes.
+/// The step of a run that a thread is at: all earlier steps of the same program are done. Each thread has a
+/// cache line of its own for it, so recording a step costs a store to a line that no other thread writes.
 pub(crate) struct Progress(AtomicU64);
 
 impl Progress {
@@ -154,17 +153,18 @@ impl Progress {
 
     #[inline]
     pub(crate) fn leave(&self) {
-        // ORDERING: Release: a thread that sees the store sees the place where the program was left.
+        // ORDERING: Release pairs with the Acquire in `get`: a thread that sees the store sees the place
+        // where the program was left.
         self.0.store(Self::NOWHERE, Ordering::Release);
     }
 
-    /// Returns true if this thread, the owner of this note, is at a step.
+    /// Returns true if this thread, the owner, is at a step.
     pub(crate) fn is_at_a_step(&self) -> bool {
         // ORDERING: Relaxed: this thread stored the value.
         self.0.load(Ordering::Relaxed) != Self::NOWHERE
     }
 
-    /// Returns the step that this thread is at, if it runs a program of the run in `slot`.
+    /// Returns the step of the owner, if it runs a program of the run in `slot`.
     pub(crate) fn get(&self, slot: u16) -> Option<u32> {
         // ORDERING: Acquire pairs with the Release in `set`.
         let word = self.0.load(Ordering::Acquire);

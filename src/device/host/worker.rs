@@ -1,5 +1,5 @@
-//! A worker: takes a ticket (its own newest, one from outside, another worker's oldest), resumes the program,
-//! again.
+//! A worker. It repeatedly takes a ticket (its own newest, one from the common queue, or the oldest of
+//! another worker) and resumes the program.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -14,30 +14,31 @@ use super::{Pool, Progress, Queue, Ticket};
 use crate::error::shielded;
 use crate::sync::{spin_loop, thread_local, yield_now};
 
-/// Steps until a worker looks whether other runs wait in the common queue. If so, its own tickets are queued
-/// behind them.
+/// The steps between two checks whether other runs wait in the common queue. If so, the worker's own tickets
+/// are queued behind them.
 const FUEL: u32 = 512;
-/// How often an idle worker looks for work before it sleeps, and the pause between two looks. About 50
-/// microseconds in all: more than it takes to wake a thread, so a worker that is needed at once is still
+/// The number of checks for work before an idle worker sleeps, and the pause between two of them. They take
+/// about 50 microseconds in total: longer than waking a thread, so a worker that is needed soon is still
 /// awake.
 const LOOKS: u32 = if cfg!(anabranch_loom) { 0 } else { 50 };
 const PAUSE: u32 = 24;
-/// Looks of a worker until it calls a waker itself that the searcher has not called: a few microseconds.
+/// The number of checks after which a worker itself calls a waker that the searcher has not called: a few
+/// microseconds.
 const PATIENCE: u32 = 4;
-/// The most looks of the searcher after a waker: about a millisecond.
+/// The most checks of the searcher after a waker: about a millisecond.
 const LONGEST: u32 = 20 * LOOKS;
-/// After so many checks without a running node it stops at the next one.
+/// The searcher stops at the next check after this many checks without a running node.
 const QUIET: u32 = 3;
 
 thread_local! {
-    /// Where this thread notes down its steps, if it is a worker.
+    /// The place where this thread records its steps, if it is a worker.
     static PROGRESS: Cell<*const Progress> = const { Cell::new(ptr::null()) };
     /// Whether this thread runs foreign code between steps, see [`aside`].
     static ASIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs foreign code other than a body, on a worker that may be at a step: a waker, the drop of a value. That
-/// code may wait for runs.
+/// Runs foreign code other than a body, on a worker that may be at a step: a waker, or the drop of a value.
+/// That code may wait for runs.
 #[inline(always)]
 pub(crate) fn aside<R>(foreign: impl FnOnce() -> R) -> R {
     struct Back(bool);
@@ -58,7 +59,7 @@ pub(crate) fn is_aside() -> bool {
     ASIDE.try_with(Cell::get).unwrap_or(true)
 }
 
-/// The life of worker number `worker`.
+/// Runs worker number `worker` until the pool is over.
 pub(super) fn work(pool: Arc<Pool>, worker: usize) {
     pool.sleep.register(worker);
     PROGRESS.with(|progress| progress.set(&raw const pool.progress[worker].0));
@@ -70,7 +71,7 @@ pub(crate) struct Shared<'p> {
     pool: &'p Pool,
     worker: usize,
     fuel: u32,
-    /// Whether others have their turn now.
+    /// Whether this worker yields to other runs now.
     gives_way: bool,
     /// Whether this worker has left a waker for the searcher.
     has_left: bool,
@@ -99,7 +100,7 @@ impl<'p> Queue<'p> for Shared<'p> {
         None
     }
 
-    /// The halves of the rest can be stolen.
+    /// Other workers can steal the halves of the rest.
     fn keep_first(&mut self, mut ticket: Ticket) -> u32 {
         while let (half, Some(rest)) = ticket.halve() {
             self.push(rest);
@@ -115,7 +116,7 @@ impl<'p> Queue<'p> for Shared<'p> {
     fn expect_long(&mut self) {}
 
     fn wake(&mut self, waker: Waker) {
-        // One at a time, in their order.
+        // Calls wakers one at a time, in their order.
         self.wake_left();
         if self.pool.has_common() || !self.pool.deques[self.worker].is_empty() {
             return call(waker);
@@ -126,7 +127,8 @@ impl<'p> Queue<'p> for Shared<'p> {
         }
     }
 
-    /// It may be a waker that another worker has left, if this one's was called already. That is as good.
+    /// If this worker's waker was called already, this may be a waker that another worker has left. That is
+    /// as good.
     #[inline]
     fn take_left(&mut self) -> Option<Waker> {
         if mem::take(&mut self.has_left) { self.pool.searcher.take() } else { None }
@@ -143,7 +145,7 @@ impl<'p> Queue<'p> for Shared<'p> {
     }
 }
 
-/// Runs nodes in a poll, on a worker or on another thread. It notes down its steps there.
+/// Runs nodes in a poll, on a worker or on another thread, and records their steps in `progress`.
 #[inline(always)]
 pub(crate) fn at_steps_of<R>(progress: &Progress, work: impl FnOnce() -> R) -> R {
     struct Back(*const Progress, bool);
@@ -160,10 +162,11 @@ pub(crate) fn at_steps_of<R>(progress: &Progress, work: impl FnOnce() -> R) -> R
     work()
 }
 
-/// Returns true if this thread runs the body of a node, as a worker or instead of one.
+/// Returns true if this thread runs the body of a node, as a worker or in place of one.
 pub(crate) fn is_at_a_step() -> bool {
     let own = PROGRESS.try_with(Cell::get).unwrap_or(ptr::null());
-    // SAFETY: a worker's lies in its pool, which the worker keeps; `at_steps_of` borrows another one.
+    // SAFETY: the progress of a worker is in its pool, which the worker keeps alive; `at_steps_of` borrows
+    // another one.
     !is_aside() && unsafe { own.as_ref() }.is_some_and(Progress::is_at_a_step)
 }
 
@@ -175,13 +178,13 @@ impl<'p> Shared<'p> {
     fn work(&mut self) {
         while let Some(ticket) = self.next_ticket() {
             let entry = self.pool.entry(ticket);
-            // SAFETY: the ticket is the right to resume its program.
+            // SAFETY: the ticket gives the right to resume its program.
             unsafe { (entry.resume)(entry.run, ticket, self) };
             debug_assert!(!self.progress().is_at_a_step(), "a program that is left has no noted step");
         }
     }
 
-    /// Waits for a ticket. None when the pool is over.
+    /// Waits for a ticket. Returns None when the pool is over.
     fn next_ticket(&mut self) -> Option<Ticket> {
         loop {
             let found = self.find().or_else(|| self.look());
@@ -202,7 +205,7 @@ impl<'p> Shared<'p> {
         }
     }
 
-    /// Looks for work for a while.
+    /// Checks for work for a while.
     fn look(&mut self) -> Option<Ticket> {
         let pool = self.pool;
         let found = (0..LOOKS).find_map(|look| {
@@ -215,8 +218,8 @@ impl<'p> Shared<'p> {
         if is_searcher { self.search() } else { found }
     }
 
-    /// Looks for work as the searcher, for 200 microseconds, counted anew while other workers run nodes, and
-    /// after each waker that it calls.
+    /// Checks for work as the searcher, for 200 microseconds. The time starts again while other workers run
+    /// nodes, and after each waker that the searcher calls.
     fn search(&mut self) -> Option<Ticket> {
         let pool = self.pool;
         let (mut looks, mut quiet, mut found) = (0, 0, None);
@@ -224,7 +227,7 @@ impl<'p> Shared<'p> {
             if let Some(waker) = pool.searcher.take() {
                 (looks, quiet) = (0, 0);
                 call(waker);
-                // The thread that is awake now may need this core.
+                // The woken thread may need this core.
                 yield_now();
             }
             let is_quiet = || !pool.has_common() && !pool.searcher.has_waker();
@@ -246,7 +249,7 @@ impl<'p> Shared<'p> {
         }
     }
 
-    /// Calls a waker. Another worker may take the ticket meanwhile.
+    /// Calls a waker. Meanwhile another worker may take the ticket.
     fn call_first(&mut self, waker: Waker, found: Option<Ticket>) {
         if let Some(ticket) = found {
             self.push(ticket);
@@ -265,8 +268,8 @@ impl<'p> Shared<'p> {
     fn find_elsewhere(&mut self) -> Option<Ticket> {
         let found = self.pool.pop_common().or_else(|| self.steal());
         if found.is_some() && self.has_work() {
-            // One wake per push would leave the third worker asleep. So a worker that finds more than it
-            // takes wakes the next.
+            // One wake per push would leave the third worker asleep. So a worker that finds more tickets than
+            // it takes wakes the next worker.
             self.pool.sleep.wake_one();
         }
         found
@@ -284,34 +287,34 @@ impl<'p> Shared<'p> {
         self.pool.has_common() || self.has_stealable()
     }
 
-    /// Returns true if a worker has work that another can take.
+    /// Returns true if some worker has work that another can take.
     fn has_stealable(&self) -> bool {
         self.pool.deques.iter().any(|deque| !deque.is_empty())
     }
 }
 
-/// A stack of tickets; that of a small run needs no memory of its own.
+/// A stack of tickets. That of a small run needs no allocation.
 pub(crate) type Tickets = SmallVec<[Ticket; 4]>;
 
-/// The queue of a thread that is the only one to run programs: a single worker, or a task that polls an
-/// inline run. With `BESIDE`, of a task that polls a run beside the workers; with `CHOSEN`, of a simulated
-/// run.
+/// The queue of a thread that runs all programs alone: a single worker, or a task that polls an inline run.
+/// With `BESIDE`, the queue of a task that polls a run beside the workers. With `CHOSEN`, the queue of a
+/// simulated run.
 pub(crate) struct Alone<'a, const BESIDE: bool = false, const CHOSEN: bool = false> {
     pub(crate) tickets: &'a mut Tickets,
     progress: &'a Progress,
-    /// Steps until the turn is looked at.
+    /// Steps until the turn is checked.
     fuel: u32,
     turn: Turn<'a>,
     gives_way: bool,
 }
 
-/// When a thread that runs alone should let others have a turn.
+/// When a thread that runs alone lets other work run.
 enum Turn<'a> {
     /// When runs wait in the pool's common queue.
     Pool(&'a Pool),
     /// When the time slice of a poll is over.
     Slice(Slice, &'a mut Pace),
-    /// After every step: the caller chooses the next.
+    /// After every step: the caller chooses the next one.
     Step,
 }
 
@@ -324,8 +327,8 @@ impl<'a, const BESIDE: bool, const CHOSEN: bool> Queue<'a> for Alone<'a, BESIDE,
         self.tickets.push(ticket);
     }
 
-    /// Other runs continue first, but among this run's programs this one does: what waits for it lies close
-    /// to it.
+    /// Other runs continue first. Among this run's programs, this one continues first: the programs that wait
+    /// for it are near it in memory.
     fn defer(&mut self, ticket: Ticket) {
         self.tickets.push(ticket);
     }
@@ -371,7 +374,8 @@ impl<'a, const BESIDE: bool, const CHOSEN: bool> Queue<'a> for Alone<'a, BESIDE,
 const BESIDE_CARRIED_MAX: u32 = 64;
 
 impl<'a, const BESIDE: bool> Alone<'a, BESIDE> {
-    /// Returns the queue of a poll, which ends after a time slice, and goes on in the pace of the last one.
+    /// Returns the queue of a poll. The poll ends after a time slice, and continues in the pace of the
+    /// previous one.
     pub(crate) fn for_a_slice(tickets: &'a mut Tickets, progress: &'a Progress, pace: &'a mut Pace) -> Self {
         let (slice, fuel) = Slice::at(pace);
         let fuel = if BESIDE { fuel.min(BESIDE_CARRIED_MAX) } else { fuel };
@@ -386,7 +390,7 @@ impl<'a, const BESIDE: bool> Alone<'a, BESIDE> {
         self
     }
 
-    /// Returns true if the time slice is over: what is still queued is for a later poll.
+    /// Returns true if the time slice is over: a later poll resumes the tickets that are still queued.
     pub(crate) fn is_spent(&self) -> bool {
         matches!(&self.turn, Turn::Slice(slice, _) if slice.is_spent())
     }
@@ -398,7 +402,7 @@ impl<'a, const BESIDE: bool> Alone<'a, BESIDE> {
 }
 
 impl<const BESIDE: bool, const CHOSEN: bool> Alone<'_, BESIDE, CHOSEN> {
-    /// Fills up the fuel, unless other work waits.
+    /// Renews the fuel, unless other work waits.
     #[cold]
     fn refuel(&mut self) -> bool {
         let (fuel, is_ours) = match &mut self.turn {
@@ -444,7 +448,7 @@ fn work_alone(pool: &Pool) {
         }
         if let Some(ticket) = queue.next_ticket().or_else(|| pool.pop_common()) {
             let entry = pool.entry(ticket);
-            // SAFETY: the ticket is the right to resume its program.
+            // SAFETY: the ticket gives the right to resume its program.
             unsafe { (entry.resume_alone)(entry.run, ticket, &mut queue) };
             debug_assert!(!queue.progress.is_at_a_step(), "a program that is left has no noted step");
         } else if pool.is_over() {
@@ -455,9 +459,9 @@ fn work_alone(pool: &Pool) {
     }
 }
 
-/// Looks for work once, after a pause that ends early if it is not quiet. The common queue is watched all the
-/// time, because a run that comes soon is best begun before its owner has gone to sleep; `find` may look at
-/// other workers' deques, and each look slows down the owner.
+/// Checks for work once, after a pause that ends early if `is_quiet` returns false. The common queue is checked
+/// all the time, because a run that comes soon should begin before its owner has gone to sleep. `find` may
+/// check the deques of other workers, and each such check slows their owners down.
 fn look_once<T>(is_quiet: impl Fn() -> bool, find: impl FnOnce() -> Option<T>) -> Option<T> {
     let was_quiet = (0..PAUSE).all(|_| {
         spin_loop();
@@ -470,7 +474,7 @@ fn look_once<T>(is_quiet: impl Fn() -> bool, find: impl FnOnce() -> Option<T>) -
     find()
 }
 
-/// Calls a waker. One that panics harms no other.
+/// Calls a waker. A panic of the waker harms no other one.
 fn call(waker: Waker) {
     let _ = shielded(|| waker.wake());
 }
