@@ -24,9 +24,9 @@ const COMMENT_COLUMNS_MAX: usize = 110;
 const CIRCLE_FILES_MAX: usize = 3;
 const ROOT_NAMES_MAX: usize = 25;
 /// The rooms whose comments are plain.
-const PLAIN: [&str; 19] = [
-    "name", "error", "sync", "draw", "value", "graph", "plan", "phases", "tiles", "app", "sim", "runtime", "run", "engine",
-    "flow", "pipe", "scope", "exec", "guide",
+const PLAIN: [&str; 20] = [
+    "name", "error", "sync", "draw", "device", "value", "graph", "plan", "phases", "tiles", "app", "sim", "runtime", "run",
+    "engine", "flow", "pipe", "scope", "exec", "guide",
 ];
 
 /// A source file: its path inside the package, and its text.

@@ -1,4 +1,4 @@
-//! The sanitizer of an executor, as one of its devices knows it.
+//! The sanitizer of an executor, together with the number of one of its devices.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ impl Checked {
         Self { sanitizer: sanitizer.clone(), device }
     }
 
-    /// Notes that an event was recorded, with what it knows.
+    /// Records an event, with the clock of the work before it.
     pub(super) fn recorded(&self, event: Event, clock: Clock) {
         self.sanitizer.clocks().recorded(event.0, clock);
     }

@@ -1,5 +1,5 @@
-//! The uses of memory by a recording, and their check when it is submitted. The parts of a recording are
-//! checked against the order that the plan gives them, whichever lanes they share.
+//! The uses of memory by a recording, and their check at submission. The parts of a recording are checked
+//! against the order that the plan gives them, whichever lanes they share.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -12,16 +12,16 @@ use crate::device::queue::{Event, Judge};
 use crate::device::sanitize::{Clock, Key, Shadow};
 use crate::error::{Error, How, Kind, Race, Use};
 
-/// What a recording uses, in order.
+/// The uses of memory by a recording, in order.
 pub(super) struct Checks {
     checked: Checked,
-    /// What the lane waits for first.
+    /// The clock of the events that the lane waits for first.
     base: Clock,
     uses: Vec<Noted>,
 }
 
 struct Noted {
-    /// The number of parts that had begun, and of operations before.
+    /// The number of parts that had begun, and of earlier operations.
     parts: usize,
     ops: usize,
     shadow: Arc<Shadow>,
@@ -42,7 +42,7 @@ impl Checks {
     }
 
     pub(super) fn note(&mut self, parts: usize, ops: usize, section: &Section, how: How) {
-        // Memory of another executor has another order.
+        // The sanitizer of another executor orders the uses of its memory.
         let Some(shadow) = section.allocation.shadow.as_ref().filter(|shadow| shadow.is_of(&self.checked.sanitizer)) else {
             return;
         };
@@ -50,13 +50,13 @@ impl Checks {
         self.uses.push(Noted { parts, ops, shadow: shadow.clone(), bytes: start..start + section.bytes, how });
     }
 
-    /// Discards the uses by operations from there on. The allocations stay.
+    /// Discards the uses by operations from `ops` on. The allocations stay.
     pub(super) fn truncate(&mut self, ops: usize) {
         self.uses.retain(|noted| noted.ops < ops || noted.how == How::Allocates);
     }
 
-    /// Checks all uses. The parts that race are refused, although they will be done. Returns what the end of
-    /// the recording knows. The caller holds the device's path.
+    /// Checks all uses. Parts that race are refused, although the device will still do them. Returns the
+    /// clock of the recording's end. The caller holds the device's path.
     fn judge(&self, recording: &Recording, judge: &mut dyn Judge, point: u64) -> Clock {
         let (device, lane) = (self.checked.device, recording.lane);
         let (mut end, mut streams) = (self.base.clone(), HashMap::new());
@@ -95,8 +95,8 @@ impl Checks {
 }
 
 impl Recording {
-    /// Checks all uses, if that is wanted, before they are issued with ends up to a point. Returns what the
-    /// end knows.
+    /// Checks all uses, if there is a sanitizer, before the recording is issued with ends up to a point.
+    /// Returns the clock of the end.
     pub(super) fn judge(&mut self, judge: &mut dyn Judge, point: u64) -> Option<Clock> {
         let checks = self.checks.take()?;
         let end = checks.judge(self, judge, point);
@@ -105,7 +105,7 @@ impl Recording {
     }
 }
 
-/// Tells which parts have races. What follows them lacks its input.
+/// Reports the parts with races. Their successors have no valid input.
 fn report(races: Vec<Option<Race>>, judge: &mut dyn Judge) {
     let mut has_raced = false;
     for (part, race) in (0..).zip(races) {

@@ -1,9 +1,9 @@
-//! A GPU's primary context and the streams in it, by calls of our own. cudarc has objects for both, but its
-//! calls cast the driver's codes to an enum. Its objects are made only for a library that asks for a stream,
-//! and release nothing. This file releases the handles, once no library holds them.
+//! A GPU's primary context and its streams, by our own calls. cudarc has objects for both, but its calls cast
+//! the driver's codes to an enum. Its objects are made only for a library that requests a stream, and release
+//! nothing. This file releases the handles, once no library holds them.
 //!
-//! The context turns the driver's codes into errors. A fatal code loses the device, and every later call is
-//! refused.
+//! The context turns the driver's codes into errors. After a fatal code the device is lost, and every later
+//! call is refused.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
@@ -17,7 +17,7 @@ use crate::device::queue::Fault;
 use crate::error::{Error, Kind, Result};
 use crate::sync::{Mutex, OnceLock, lock};
 
-/// Does not wait for the default stream.
+/// The stream does not wait for the default stream.
 const NON_BLOCKING: u32 = 1;
 
 /// The primary context of a GPU, retained.
@@ -28,11 +28,11 @@ pub(super) struct Context {
     handle: CUcontext,
     /// The fault that lost the device.
     lost: OnceLock<Fault>,
-    /// cudarc's object for it, once a library has asked for one. It is retained once more.
+    /// cudarc's object for the context, once a library has requested one. It is a second retain.
     lent: Mutex<Option<Arc<CudaContext>>>,
 }
 
-// SAFETY: the driver's handles may be used by any thread.
+// SAFETY: any thread may use the driver's handles.
 unsafe impl Send for Context {}
 // SAFETY: any thread may use the driver's handles, and the lent object is behind a lock.
 unsafe impl Sync for Context {}
@@ -41,9 +41,9 @@ impl Context {
     /// Retains the context of a GPU, and makes it current on this thread.
     pub(super) fn retain(driver: &'static Driver, ordinal: u32) -> Result<Self> {
         let (mut device, mut handle) = (0, std::ptr::null_mut());
-        // SAFETY: it writes one number.
+        // SAFETY: the call writes one number, and `device` outlives it.
         driver.check(unsafe { (driver.device_get)(&mut device, ordinal as c_int) })?;
-        // SAFETY: it writes one handle.
+        // SAFETY: the call writes one handle, and `handle` outlives it.
         driver.check(unsafe { (driver.context_retain)(&mut handle, device) })?;
         let context = Self { driver, ordinal, device, handle, lost: OnceLock::new(), lent: Mutex::default() };
         context.make_current()?;
@@ -58,14 +58,14 @@ impl Context {
         self.ordinal
     }
 
-    /// Makes it current on this thread, unless the device is lost.
+    /// Makes the context current on this thread, unless the device is lost.
     pub(super) fn make_current(&self) -> Result<()> {
         self.alive()?;
         self.check(self.set_current())
     }
 
-    /// Makes it current on this thread, for calls that free what a lost device has too. Returns the driver's
-    /// code.
+    /// Makes the context current on this thread, even on a lost device: calls that free memory need it.
+    /// Returns the driver's code.
     pub(super) fn set_current(&self) -> u32 {
         // SAFETY: `self` retains the context.
         unsafe { (self.driver.set_context)(self.handle) }
@@ -80,17 +80,17 @@ impl Context {
         self.lost.get().is_some()
     }
 
-    /// Returns an error once the device is lost.
+    /// Returns an error if the device is lost.
     pub(super) fn alive(&self) -> Result<()> {
         self.lost.get().map_or(Ok(()), |fault| Err(self.error(fault)))
     }
 
-    /// Turns the driver's code into an error; a fatal one loses the device.
+    /// Turns the driver's code into an error. After a fatal code the device is lost.
     pub(super) fn check(&self, code: u32) -> Result<()> {
         if code == SUCCESS { Ok(()) } else { Err(self.error(&self.driver.fault(code))) }
     }
 
-    /// Returns the error for a fault; a fatal one loses the device.
+    /// Returns the error for a fault. After a fatal fault the device is lost.
     pub(super) fn error(&self, fault: &Fault) -> Error {
         let Fault { code, name, is_fatal } = fault.clone();
         if !is_fatal {
@@ -104,7 +104,7 @@ impl Context {
     /// current on this thread.
     pub(super) fn host_alloc(&self, bytes: usize, room: usize, flags: u32) -> Result<NonNull<u8>> {
         let mut start: *mut c_void = std::ptr::null_mut();
-        // SAFETY: it writes one pointer.
+        // SAFETY: the call writes one pointer, and `start` outlives it.
         match unsafe { (self.driver.host_alloc)(&mut start, room, flags) } {
             OUT_OF_MEMORY => return Err(Kind::NoPinnedMemory { bytes, device: self.device_name() }.into()),
             code => self.check(code)?,
@@ -120,7 +120,7 @@ impl Context {
         let mut lent = lock(&self.lent);
         let context = lent.get_or_insert_with(|| {
             let context = CudaContext::new(self.ordinal as usize).expect("the driver gives cudarc the context that is retained");
-            // SAFETY: the plan orders all use of a buffer; no slice of cudarc's is shared between streams.
+            // SAFETY: the plan orders all uses of a buffer; streams share no slice of cudarc's.
             unsafe { context.disable_event_tracking() };
             context
         });
@@ -133,7 +133,7 @@ impl Context {
         let Some(context) = lent.take() else { return true };
         match Arc::try_unwrap(context) {
             Ok(context) => {
-                // Its drop would cast the driver's code to an enum.
+                // Dropping it would cast the driver's code to an enum.
                 std::mem::forget(context);
                 self.release();
                 true
@@ -147,7 +147,7 @@ impl Context {
 
     fn release(&self) {
         // SAFETY: each call ends one retain, of `retain` or of `lend`, whose owner is gone. Only a lost
-        // device gives an error.
+        // device returns an error.
         let _ = unsafe { (self.driver.context_release)(self.device) };
     }
 }
@@ -163,11 +163,11 @@ impl Drop for Context {
 pub(super) struct Stream {
     pub(super) context: Arc<Context>,
     handle: CUstream,
-    /// cudarc's object for it, once a library has asked for one.
+    /// cudarc's object for the stream, once a library has requested one.
     lent: Mutex<Option<Arc<CudaStream>>>,
 }
 
-// SAFETY: the driver's handles may be used by any thread.
+// SAFETY: any thread may use the driver's handles.
 unsafe impl Send for Stream {}
 // SAFETY: any thread may use the driver's handles, and the lent object is behind a lock.
 unsafe impl Sync for Stream {}
@@ -176,7 +176,7 @@ impl Stream {
     /// Makes a stream of a context that is current on this thread.
     pub(super) fn new(context: &Arc<Context>) -> Result<Self> {
         let mut handle = std::ptr::null_mut();
-        // SAFETY: it writes one handle.
+        // SAFETY: the call writes one handle, and `handle` outlives it.
         context.check(unsafe { (context.driver.stream_create)(&mut handle, NON_BLOCKING) })?;
         Ok(Self { context: context.clone(), handle, lent: Mutex::default() })
     }
@@ -185,8 +185,8 @@ impl Stream {
         self.handle
     }
 
-    /// Waits until all of its work is done, or the device is lost. Returns the driver's code. A lost device
-    /// writes no more.
+    /// Waits until all work of the stream has ended, or the device is lost. Returns the driver's code. A lost
+    /// device writes no more.
     pub(super) fn synchronize(&self) -> u32 {
         // SAFETY: `self` owns the stream.
         unsafe { (self.context.driver.stream_synchronize)(self.handle) }
@@ -212,7 +212,7 @@ impl Stream {
         let mut lent = lock(&self.lent);
         let is_over = lent.as_mut().is_none_or(|stream| Arc::get_mut(stream).is_some());
         if is_over {
-            // It borrows the stream, so its drop makes no driver call.
+            // The object borrows the stream, so its drop makes no driver call.
             *lent = None;
         }
         is_over
@@ -223,7 +223,7 @@ impl Drop for Stream {
     /// A device ends only after all lent objects are back.
     fn drop(&mut self) {
         debug_assert!(lock(&self.lent).is_none(), "a library still uses the stream");
-        // Any thread may drop a stream. Only a lost device gives errors, here and below.
+        // Any thread may drop a stream. Only a lost device returns errors, for this call and the next.
         let _ = self.context.set_current();
         // SAFETY: `self` owns the stream. No library holds it, because `Opened::end` waits for that before it
         // drops a lane.

@@ -1,6 +1,6 @@
-//! What a GPU's memory needs to be freed, and keeps alive: its lanes, its pools, its limbo, and the path on
-//! which one thread at a time submits work. When nothing refers to it any more, it is given back to the
-//! driver, by a thread of its own, once its streams have come to their ends.
+//! The parts of a GPU that its memory needs and keeps alive: its lanes, its pools, its limbo, and the path,
+//! on which one thread at a time submits work. Once nothing refers to the device, a thread of its own gives
+//! it back to the driver, after its streams have come to their ends.
 
 use std::any::Any;
 use std::mem::ManuallyDrop;
@@ -27,34 +27,35 @@ use crate::device::sanitize::POISON;
 use crate::error::Result;
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, fence, lock, spawn};
 
-/// How many dropped blocks may wait without a mark for the host, while work is submitted.
+/// The most dropped blocks that wait without a mark for the host, while work is submitted.
 const LIMBO_QUIET_MAX: usize = 64;
 
-/// Which points are marked for the host so that memory can be freed.
+/// The points that are marked for the host so that memory can be freed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Marking {
     All,
-    /// Each mark costs a call.
+    /// Only if much memory waits, because each mark costs a call.
     IfMuch,
 }
 
-/// Streams of a device. More would only be more to watch: the hardware runs kernels of few streams at once.
+/// Streams of a device. More would only add work for the reactor: the hardware runs kernels of few streams at
+/// once.
 const LANES: usize = 8;
 
-/// Pauses between two checks of the streams that libraries still hold. Each is twice the one before, up to
-/// the last.
+/// The pauses between two checks of the streams that libraries still hold. Each is twice the previous one, up
+/// to the last.
 const LENT_PAUSE_FIRST: Duration = Duration::from_millis(1);
 const LENT_PAUSE_LAST: Duration = Duration::from_secs(10);
 
-/// A GPU as its memory and the recordings of its work know it. Dropping it does not wait for its streams.
+/// A GPU, as seen by its memory and its recordings. Dropping it does not wait for its streams.
 pub(super) struct Device(ManuallyDrop<Opened>);
 
 pub(super) struct Opened {
     pub(super) driver: &'static Driver,
-    /// As the compiler takes it, as in `compute_80`.
+    /// The architecture as the compiler names it, such as `compute_80`.
     arch: String,
     pub(super) lanes: Box<[Arc<CudaLane>]>,
-    /// For each lane the last point that was given out.
+    /// For each lane the last point that was assigned.
     issued: Box<[AtomicU64]>,
     events: Mutex<Events>,
     modules: Mutex<Modules>,
@@ -62,13 +63,13 @@ pub(super) struct Opened {
     limbo: Mutex<Vec<Dropped>>,
     /// Held by the one thread that submits work. A thread that releases it calls `collect_if_asked`.
     pub(super) path: Mutex<Graphs>,
-    /// Whether a collection was requested by a thread that must not wait for the path.
+    /// Whether a thread that must not wait for the path has requested a collection.
     is_full: AtomicBool,
-    /// How many blocks of memory a lost device may still touch.
+    /// The number of memory blocks that a lost device may still access.
     pub(super) quarantined: AtomicU64,
-    /// What checks the order of its lanes, if that is wanted.
+    /// The sanitizer that checks the order of the lanes, if there is one.
     pub(super) sanitizer: Option<Checked>,
-    /// Last, because all others belong to it.
+    /// The last field, because it is dropped last: all others belong to it.
     pub(super) context: Arc<Context>,
 }
 
@@ -113,7 +114,7 @@ impl Device {
         }
         let function = lock(&self.modules).function(&self.context, &self.arch, code)?;
         let this: Arc<dyn Any + Send + Sync> = self.clone();
-        // Later devices look the function up.
+        // Other devices look the function up.
         let _ = code.first.set((Arc::downgrade(&this), function.expose_provenance()));
         Ok(function)
     }
@@ -128,14 +129,14 @@ impl Deref for Device {
 }
 
 impl Opened {
-    /// Returns the last point that was given out on a lane.
+    /// Returns the last point that was assigned on a lane.
     pub(super) fn issued(&self, lane: u32) -> u64 {
-        // ORDERING: Relaxed: only the thread that holds `path` stores it. Others read it as a bound on the
-        // lane's backlog, and synchronize by the lane.
+        // ORDERING: Relaxed: only the thread that holds `path` stores it. Other threads read it as a bound on
+        // the lane's backlog, and synchronize by the lane.
         self.issued[lane as usize].load(Ordering::Relaxed)
     }
 
-    /// Gives out the next points of a lane. Returns the last. The caller holds `path`.
+    /// Assigns the next points of a lane. Returns the last one. The caller holds `path`.
     pub(super) fn issue(&self, lane: u32, points: u64) -> u64 {
         // ORDERING: Relaxed: `path` orders all threads that store it.
         self.issued[lane as usize].fetch_add(points, Ordering::Relaxed) + points
@@ -145,7 +146,7 @@ impl Opened {
         self.lanes[lane as usize].reached() >= n
     }
 
-    /// Records an event behind all that is queued.
+    /// Records an event behind all queued work.
     pub(super) fn record(&self, lane: u32) -> Result<Event> {
         let mut events = lock(&self.events);
         let event = events.take(&self.context)?;
@@ -174,26 +175,27 @@ impl Opened {
         lock(&self.limbo).push(dropped);
     }
 
-    /// Requests a collection, and collects if the path is free. Never waits for the path.
+    /// Requests a collection, and collects if the path is free. It never waits for the path.
     pub(super) fn request_collection(&self) -> Option<Use> {
         if lock(&self.limbo).is_empty() {
             return None;
         }
-        // ORDERING: Relaxed: the fence in `collect_if_asked` orders it.
+        // ORDERING: Relaxed: the fence in `collect_if_asked` orders the store before the attempt to take the
+        // path.
         self.is_full.store(true, Ordering::Relaxed);
         self.collect_if_asked()
     }
 
     /// Collects if that was requested and the path is free. If the path is held, its holder calls this after
-    /// it released the path. Never waits.
+    /// it has released the path. It never waits.
     pub(super) fn collect_if_asked(&self) -> Option<Use> {
         let mut awaited = None;
         loop {
-            // ORDERING: SeqCst pairs with the same fence of another thread. One thread stores the request
-            // and tries the path; the other releases the path and loads the request. One of them sees the
-            // other's write.
+            // ORDERING: SeqCst pairs with the same fence of another thread. One thread stores the request and
+            // tries the path; the other releases the path and loads the request. One of them sees the write
+            // of the other.
             fence(Ordering::SeqCst);
-            // ORDERING: Relaxed: the fence orders it.
+            // ORDERING: Relaxed: the fence above orders the load.
             if !self.is_full.load(Ordering::Relaxed) {
                 return awaited;
             }
@@ -202,7 +204,7 @@ impl Opened {
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
                 Err(TryLockError::WouldBlock) => return awaited,
             };
-            // ORDERING: Relaxed: the path is held, and the collection follows.
+            // ORDERING: Relaxed: this thread holds the path, and the collection follows.
             self.is_full.store(false, Ordering::Relaxed);
             if self.context.make_current().is_err() {
                 self.quarantine();
@@ -212,8 +214,8 @@ impl Opened {
         }
     }
 
-    /// Frees the dropped memory that no work uses. Returns a point to wait for, if some is left and the point
-    /// is marked for the host. The caller holds `path`.
+    /// Frees the dropped memory that no work uses. If some remains, returns a point to wait for that is
+    /// marked for the host. The caller holds `path`.
     pub(super) fn collect(&self, marking: Marking) -> Option<Use> {
         let limbo = std::mem::take(&mut *lock(&self.limbo));
         let is_marked = marking == Marking::All || limbo.len() > LIMBO_QUIET_MAX;
@@ -225,7 +227,7 @@ impl Opened {
             }
             match self.still_used(&dropped) {
                 Some(used) => {
-                    // Otherwise the host might never learn that the point has passed.
+                    // Without a mark the host might never learn that the point has passed.
                     if is_marked && self.mark(used.0).is_ok() {
                         awaited = Some(used);
                     }
@@ -240,8 +242,8 @@ impl Opened {
         awaited
     }
 
-    /// Returns a use that must pass first. Memory of the device is freed in the order of the stream that made
-    /// it, so its uses there need not pass.
+    /// Returns a use that must end first. Memory of the device is freed in the order of the stream that
+    /// allocated it, so its uses on that stream need not have ended.
     fn still_used(&self, dropped: &Dropped) -> Option<Use> {
         let own = usize::from(matches!(dropped.what, Memories::Device(..)));
         dropped.uses.iter().skip(own).copied().find(|&used| !self.has_reached(used))
@@ -252,12 +254,12 @@ impl Opened {
             Memories::Device(address, bytes) => {
                 let stream = self.lanes[dropped.uses[0].0 as usize].stream.handle();
                 if self.sanitizer.is_some() && bytes > 0 {
-                    // SAFETY: `dropped` owns the memory, of so many bytes, and no other work uses it: see
-                    // below. An error is the device's.
+                    // SAFETY: `dropped` owns the memory, of `bytes` bytes. `still_used` found that all uses
+                    // on other streams have ended. An error is the device's.
                     let _ = unsafe { (self.driver.fill_8)(address, POISON, bytes, stream) };
                 }
-                // SAFETY: `dropped` owns the memory. `still_used` found that all use on other streams has
-                // passed, and the use on this stream precedes the call.
+                // SAFETY: `dropped` owns the memory. `still_used` found that all uses on other streams have
+                // ended, and the uses on this stream precede the call.
                 let code = unsafe { (self.driver.free)(address, stream) };
                 // An error is the device's, not this memory's.
                 let _ = self.context.check(code);
@@ -269,16 +271,16 @@ impl Opened {
         }
     }
 
-    /// Counts the memory that a lost device may still touch, and never uses it again.
+    /// Counts the memory that a lost device may still access, and never reuses it.
     pub(super) fn quarantine(&self) {
         let dropped = std::mem::take(&mut *lock(&self.limbo));
-        // ORDERING: Relaxed: a count that guards nothing.
+        // ORDERING: Relaxed: a count that guards no other data.
         self.quarantined.fetch_add(dropped.len() as u64, Ordering::Relaxed);
     }
 
-    /// Gives all of it back to the driver. Waits for its streams, and until no library holds one.
+    /// Returns all of the device to the driver. Waits for its streams, and until no library holds one.
     fn end(self) {
-        // Only a lost device gives an error.
+        // Only a lost device returns an error.
         let _ = self.context.set_current();
         self.lanes.iter().for_each(|lane| _ = lane.stream.synchronize());
         std::mem::take(&mut *lock(&self.limbo)).into_iter().for_each(|dropped| self.free(dropped));
@@ -303,7 +305,7 @@ impl Drop for Device {
     fn drop(&mut self) {
         // SAFETY: `self` is being dropped, so nothing uses the field after this.
         let opened = ManuallyDrop::new(unsafe { ManuallyDrop::take(&mut self.0) });
-        // The end waits, so it gets a thread. If none can be spawned, the driver keeps everything.
+        // The end waits, so it gets a thread of its own. If none can be spawned, the driver keeps everything.
         let _ = spawn("anabranch-cuda-end".into(), move || ManuallyDrop::into_inner(opened).end());
     }
 }

@@ -1,6 +1,6 @@
-//! The driver's functions, looked up one by one, so that an old driver that lacks some is an error that names
-//! them, and codes are plain numbers: a code that the bindings do not know would be undefined behaviour
-//! there.
+//! The functions of the driver. They are looked up one by one, so that the error for an old driver names the
+//! functions that it lacks. Codes are plain numbers: a code that the bindings do not know would be undefined
+//! behaviour as one of their enums.
 
 use std::ffi::{CStr, c_char, c_int, c_uchar, c_uint, c_void};
 use std::sync::{Arc, OnceLock};
@@ -13,7 +13,7 @@ use cudarc::driver::sys::{
 use crate::device::queue::Fault;
 use crate::error::{Error, Kind, Result};
 
-/// What the driver answers: 0, or what is wrong.
+/// A code returned by the driver: 0, or an error.
 type Code = u32;
 
 pub(super) const SUCCESS: Code = 0;
@@ -21,12 +21,12 @@ const INVALID_VALUE: Code = 1;
 pub(super) const OUT_OF_MEMORY: Code = 2;
 pub(super) const NOT_READY: Code = 600;
 
-/// Codes after which nothing runs in a context any more.
+/// Codes after which no work runs in a context any more.
 const FATAL: [Code; 13] = [226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911];
 
 macro_rules! driver {
     ($($(#[$doc:meta])* $name:ident = $symbol:literal: fn($($arg:ty),*);)*) => {
-        /// The functions in use.
+        /// The functions that are used.
         pub(super) struct Driver {
             $($(#[$doc])* pub(super) $name: unsafe extern "C" fn($($arg),*) -> Code,)*
         }
@@ -73,7 +73,7 @@ driver! {
     fill_32 = "cuMemsetD32Async": fn(CUdeviceptr, c_uint, usize, CUstream);
     graph_create = "cuGraphCreate": fn(*mut CUgraph, c_uint);
     graph_destroy = "cuGraphDestroy": fn(CUgraph);
-    /// Node, graph, what it comes after and how many these are, parameters.
+    /// Node, graph, predecessors and their number, parameters.
     graph_launch_node = "cuGraphAddKernelNode_v2": fn(*mut CUgraphNode, CUgraph, *const CUgraphNode, usize, *const KernelNode);
     graph_copy_node = "cuGraphAddMemcpyNode": fn(*mut CUgraphNode, CUgraph, *const CUgraphNode, usize, *const CopyNode, CUcontext);
     graph_fill_node = "cuGraphAddMemsetNode": fn(*mut CUgraphNode, CUgraph, *const CUgraphNode, usize, *const FillNode, CUcontext);
@@ -90,13 +90,13 @@ driver! {
     launch = "cuLaunchKernel": fn(CUfunction, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, CUstream, *mut *mut c_void, *mut *mut c_void);
 }
 
-/// Looks a function up.
+/// Looks up a function.
 fn symbol<F: Copy>(name: &str) -> Result<F> {
     let missing =
         |cause: Box<dyn std::error::Error + Send + Sync>| Error::with_source(Kind::OldDriver { symbol: name.to_owned() }, cause);
-    // SAFETY: the library is there: `Driver::get` looked.
+    // SAFETY: `Driver::get` has found the library.
     let library = unsafe { sys::culib() };
-    // SAFETY: `F` is the function's type, from the bindings, with the code as the number that it is.
+    // SAFETY: `F` is the function's type in the bindings, with the code as a plain number.
     let found = unsafe { library.get::<F>(name.as_bytes()) };
     found.map(|found| *found).map_err(|cause| missing(cause.into()))
 }
@@ -105,18 +105,18 @@ impl Driver {
     /// Returns the driver, loaded and started on first use.
     ///
     /// # Errors
-    /// If there is none, it lacks a function, or it does not start.
+    /// If there is no driver, it lacks a function, or it does not start.
     pub(super) fn get() -> Result<&'static Self> {
         static DRIVER: OnceLock<Driver> = OnceLock::new();
         if let Some(driver) = DRIVER.get() {
             return Ok(driver);
         }
-        // SAFETY: it loads a library of a well-known name, as every program that uses CUDA does.
+        // SAFETY: the call loads a library of a well-known name, as every program that uses CUDA does.
         if !unsafe { sys::is_culib_present() } {
             return Err(Kind::NoDriver { why: "libcuda was not found".into() }.into());
         }
         let driver = Self::load()?;
-        // SAFETY: as documented: no flags.
+        // SAFETY: the driver's documentation demands 0 for the flags.
         let started = unsafe { (driver.init)(0) };
         if started != SUCCESS {
             return Err(Kind::NoDriver { why: driver.fault(started).name.to_string() }.into());
@@ -127,7 +127,7 @@ impl Driver {
     /// Returns the driver, if it has the GPU with this ordinal.
     ///
     /// # Errors
-    /// If there is no driver or it is too old, or no such GPU.
+    /// If there is no driver, it is too old, or there is no such GPU.
     pub(super) fn with_device(ordinal: u32) -> Result<&'static Self> {
         let driver = Self::get()?;
         let count = driver.devices()?;
@@ -140,7 +140,7 @@ impl Driver {
     /// Returns the number of GPUs.
     fn devices(&self) -> Result<u32> {
         let mut count = 0;
-        // SAFETY: it writes one number.
+        // SAFETY: the call writes one number, and `count` outlives it.
         self.check(unsafe { (self.device_count)(&mut count) })?;
         Ok(count.max(0) as u32)
     }
@@ -148,14 +148,14 @@ impl Driver {
     /// Returns a device's attribute, 0 if the driver does not know it.
     pub(super) fn attribute(&self, device: u32, attribute: sys::CUdevice_attribute) -> Result<i32> {
         let mut value = 0;
-        // SAFETY: it writes one number.
+        // SAFETY: the call writes one number, and `value` outlives it.
         match unsafe { (self.device_attribute)(&mut value, attribute as c_int, device as c_int) } {
             INVALID_VALUE => Ok(0),
             code => self.check(code).map(|()| value),
         }
     }
 
-    /// Turns a code into an error that says which.
+    /// Turns a code into an error that names it.
     pub(super) fn check(&self, code: Code) -> Result<()> {
         if code == SUCCESS {
             return Ok(());
@@ -166,10 +166,10 @@ impl Driver {
 
     pub(super) fn fault(&self, code: Code) -> Fault {
         let mut name = std::ptr::null();
-        // SAFETY: it writes one pointer.
+        // SAFETY: the call writes one pointer, and `name` outlives it.
         let known = unsafe { (self.error_name)(code, &mut name) };
         let name: Arc<str> = if known == SUCCESS && !name.is_null() {
-            // SAFETY: a static string, by the driver's documentation.
+            // SAFETY: the driver's documentation says that the string is static.
             unsafe { CStr::from_ptr(name) }.to_string_lossy().into()
         } else {
             "a code that this driver does not name".into()

@@ -1,4 +1,4 @@
-//! Memory that was dropped, and the points that must pass before it can be freed.
+//! Dropped memory, and the points that must pass before it can be freed.
 
 use std::sync::Arc;
 
@@ -9,16 +9,16 @@ use super::host_memory::HostBlock;
 use super::lane::CudaLane;
 use crate::device::queue::Timeline;
 
-/// A point on a stream, by the stream's lane.
+/// A point on a stream. The number of the stream's lane comes first.
 pub(super) type Use = (u32, u64);
 
-/// A point on a lane of another device. The host will learn when it passes.
+/// A point on a lane of another device. The host will be told when it passes.
 pub(super) struct Visit {
     pub(super) lane: Arc<CudaLane>,
     pub(super) point: u64,
 }
 
-/// Memory that was dropped. It is kept until no queued work uses it.
+/// Dropped memory. It is kept until no queued work uses it.
 pub(super) struct Dropped {
     pub(super) what: Memories,
     pub(super) uses: SmallVec<[Use; 2]>,
@@ -37,7 +37,7 @@ impl Dropped {
         Self { what: Memories::Host(block), uses: SmallVec::from_slice(uses), visits: Vec::new() }
     }
 
-    /// Whether the work of other devices that uses it is done.
+    /// Returns true if all work of other devices that uses the memory has ended.
     pub(super) fn is_left(&self) -> bool {
         self.visits.iter().all(|visit| visit.lane.reached() >= visit.point)
     }

@@ -1,4 +1,4 @@
-//! A GPU's events: made once, used again.
+//! A GPU's events. They are created once and reused.
 
 use cudarc::driver::sys::CUevent;
 
@@ -6,7 +6,7 @@ use super::context::Context;
 use super::driver::Driver;
 use crate::error::Result;
 
-/// No timing: events are for order, and cost less without.
+/// No timing: events only order work, and cost less without.
 const DISABLE_TIMING: u32 = 2;
 
 /// The unused events of a device.
@@ -15,29 +15,29 @@ pub(super) struct Events {
     free: Vec<CUevent>,
 }
 
-// SAFETY: the driver's handles may be used by any thread.
+// SAFETY: any thread may use the driver's handles.
 unsafe impl Send for Events {}
 
 impl Events {
-    /// Returns an event of the context, which is current.
+    /// Returns an event of the context, which must be current.
     pub(super) fn take(&mut self, context: &Context) -> Result<CUevent> {
         if let Some(event) = self.free.pop() {
             return Ok(event);
         }
         let mut event = std::ptr::null_mut();
-        // SAFETY: it writes one handle.
+        // SAFETY: the call writes one handle, and `event` outlives it.
         context.check(unsafe { (context.driver.event_create)(&mut event, DISABLE_TIMING) })?;
         Ok(event)
     }
 
-    /// Takes an event back. Waits for it that are queued already keep what they wait for.
+    /// Takes an event back. Queued waits for it keep the work that they wait for.
     pub(super) fn give_back(&mut self, event: CUevent) {
         self.free.push(event);
     }
 
     pub(super) fn destroy(&mut self, driver: &Driver) {
         for event in self.free.drain(..) {
-            // SAFETY: the event is free, so no caller has it. The driver keeps what it still needs.
+            // SAFETY: the event is unused, and `self` owns it. The driver keeps what queued waits still need.
             unsafe { (driver.event_destroy)(event) };
         }
     }

@@ -1,4 +1,4 @@
-//! One GPU as an executor submits to it: one segment at a time, on the device's path.
+//! One GPU, as seen by an executor: it submits one segment at a time, on the device's path.
 
 use std::sync::Arc;
 
@@ -15,16 +15,16 @@ use crate::device::queue::{Event, Fault, Job, QueueDevice, Submitted, Timeline};
 use crate::error::{Error, Result};
 use crate::sync::{Mutex, Ordering, lock};
 
-/// How many nodes may be on a lane that are not known to be done: a driver blocks the thread that enqueues
-/// more than it has room for.
+/// The most nodes on a lane that are not known to be done. If more work is enqueued than the driver has room
+/// for, the driver blocks the thread.
 const BACKLOG_MAX: u64 = 512;
-/// The most nodes that are submitted as one: the end of each submission is marked.
+/// The most nodes that are submitted together. The end of each submission is marked.
 const SEGMENT_MAX: u64 = 256;
 
-/// A GPU that takes work.
+/// A GPU that work is submitted to.
 pub(crate) struct Gpu {
     device: Arc<Device>,
-    /// Streams that are free to be used again.
+    /// Streams that can be reused.
     recordings: Mutex<Vec<DeviceStream>>,
 }
 
@@ -32,7 +32,7 @@ impl Gpu {
     /// Opens the GPU with this ordinal.
     ///
     /// # Errors
-    /// If there is no driver or it is too old, no such GPU, or it does not answer.
+    /// If there is no driver, it is too old, there is no such GPU, or the GPU does not answer.
     pub(crate) fn open(
         ordinal: u32,
         completion: Option<Completion>,
@@ -47,7 +47,7 @@ impl Gpu {
     fn submit_all(&self, recording: &mut Recording, job: &mut Job<'_>) -> Result<Submitted> {
         let (device, lane) = (&*self.device, recording.lane);
         let mut graphs = lock(&device.path);
-        // Bodies have run since the recording began, and may have left another context behind.
+        // Bodies have run since the recording began, and may have changed the thread's context.
         device.context.make_current()?;
         device.collect(Marking::IfMuch);
         let point = device.issue(lane, recording.parts.len() as u64);
@@ -60,7 +60,7 @@ impl Gpu {
         let strays = others.strays.into_iter().map(|lane| (lane, device.issue(lane, 1)));
         let points: Vec<Use> = std::iter::once((lane, point)).chain(strays).collect();
         recording.settle(&points);
-        // Memory may wait for these points, so the host must learn of them.
+        // Memory may wait for these points, so the host must be told of them.
         points[1..].iter().for_each(|&(stray, _)| _ = device.mark(stray));
         let is_graph = launched?;
         // Must precede the record: a thread that learns of the end through another stream relies on the mark.
@@ -72,7 +72,8 @@ impl Gpu {
         Ok(Submitted { point, event, is_graph })
     }
 
-    /// Launches a recording as one graph if possible, and issues it call by call otherwise. Returns which.
+    /// Launches a recording as one graph if possible; otherwise issues it call by call. Returns true for a
+    /// graph.
     fn launch(&self, graphs: &mut Graphs, recording: &mut Recording, job: &mut Job<'_>, others: &mut Others) -> Result<bool> {
         issue::wait_first(recording)?;
         if let Some(key) = job.key
@@ -142,7 +143,7 @@ impl QueueDevice for Gpu {
     }
 
     fn quarantined(&self) -> usize {
-        // ORDERING: Relaxed: a count that guards nothing.
+        // ORDERING: Relaxed: a count that guards no other data.
         self.device.quarantined.load(Ordering::Relaxed) as usize
     }
 

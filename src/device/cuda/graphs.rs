@@ -1,5 +1,5 @@
-//! A device's CUDA graphs: what is kept of recordings that come again, and how much. `replay` builds and
-//! launches them.
+//! The CUDA graphs of a device: the recordings that are remembered, and their bounds. `replay` builds and
+//! launches graphs.
 
 use std::collections::HashMap;
 use std::sync::Weak;
@@ -10,23 +10,23 @@ use super::driver::{Driver, SUCCESS};
 use super::dropped::Use;
 use super::ops::Ops;
 
-/// How many instances are kept.
+/// The most instances that are kept.
 const INSTANCES_MAX: usize = 256;
-/// How many different recordings of one segment are remembered.
+/// The most different recordings of one segment that are remembered.
 pub(super) const VARIANTS_MAX: usize = 4;
-/// How many segments are remembered.
+/// The most segments that are remembered.
 pub(super) const SEGMENTS_MAX: usize = 1024;
 
 pub(super) struct Graphs {
     pub(super) is_on: bool,
-    /// By the address of the segment's key, which is kept, so that the address stays its own; and by the
-    /// place of its values. So each item in flight has a graph with the addresses that it had before.
+    /// By the address of the segment's key and the place of its values. The key is kept, so that no other key
+    /// gets its address. Each item in flight has a graph, whose addresses stay the same.
     pub(super) segments: HashMap<(usize, u32), Known>,
-    /// Counts launches: the time of use.
+    /// The number of launches, as a clock for the last use.
     pub(super) now: u64,
 }
 
-/// What is known of a segment.
+/// A segment that was seen.
 pub(super) struct Known {
     pub(super) key: Weak<()>,
     pub(super) variants: Vec<Variant>,
@@ -35,11 +35,11 @@ pub(super) struct Known {
 
 /// A recording that was seen, and may have been built.
 pub(super) struct Variant {
-    /// For each part where its operations end.
+    /// The end of each part's operations.
     pub(super) ends: Vec<u32>,
     pub(super) ops: Ops,
     pub(super) built: Option<Built>,
-    /// How often the driver refused to build or launch it.
+    /// The number of times that the driver refused to build or launch it.
     pub(super) refusals: u32,
 }
 
@@ -51,11 +51,11 @@ pub(super) struct Built {
     pub(super) instances: Vec<Instance>,
 }
 
-/// An instance runs one launch at a time.
+/// An instance, which runs one launch at a time.
 pub(super) struct Instance {
     pub(super) exec: CUgraphExec,
     pub(super) ops: Ops,
-    /// The end of its last launch.
+    /// The end of the last launch.
     pub(super) last: Use,
 }
 
@@ -67,15 +67,15 @@ impl Graphs {
         Self { is_on, segments: HashMap::new(), now: 0 }
     }
 
-    /// Forgets segments until there are few enough instances.
+    /// Forgets segments until the number of instances is within its bound.
     pub(super) fn make_room(&mut self) {
         while self.segments.len() > 1 && self.segments.values().map(Known::instances).sum::<usize>() > INSTANCES_MAX {
             self.forget_oldest(|known| known.instances() > 0);
         }
     }
 
-    /// Forgets one of the segments that `among` accepts: one whose plan is gone, or else the one that was
-    /// used longest ago.
+    /// Forgets one of the segments that `among` accepts: one whose plan is gone, or else the least recently
+    /// used one.
     pub(super) fn forget_oldest(&mut self, among: fn(&Known) -> bool) {
         let some = self.segments.iter().filter(|(_, known)| among(known));
         let oldest = some.min_by_key(|(_, known)| (known.key.strong_count() > 0, known.used)).map(|(&key, _)| key);

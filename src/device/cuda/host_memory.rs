@@ -1,4 +1,4 @@
-//! Memory of the host that a GPU reaches: page-locked blocks, pooled by size.
+//! Memory of the host that a GPU accesses: page-locked blocks, pooled by size.
 
 use std::ptr::NonNull;
 
@@ -14,18 +14,18 @@ pub(super) struct HostBlock {
 
 // SAFETY: the block owns plain memory, which any thread may free.
 unsafe impl Send for HostBlock {}
-// SAFETY: a shared block gives out its address only; `start` is dereferenced under contracts of its own.
+// SAFETY: a shared block gives out only its address, and each use of `start` has a contract of its own.
 unsafe impl Sync for HostBlock {}
 
-/// The smallest block is a page.
+/// The size of the smallest block, a page, as a power of two.
 const CLASS_MIN: u32 = 12;
 const CLASSES: usize = 64;
-/// How many free blocks of a class are kept.
+/// The most free blocks of a class that are kept.
 const KEPT: usize = 16;
 /// Every context may use it.
 const PORTABLE: u32 = 1;
 
-/// Free blocks of the host's memory, by the power of two.
+/// Free blocks of the host's memory, by their power of two.
 pub(super) struct HostPool {
     free: [Vec<HostBlock>; CLASSES],
 }
@@ -44,7 +44,7 @@ impl HostPool {
         Ok(HostBlock { start: context.host_alloc(bytes, 1 << class, PORTABLE)?, class })
     }
 
-    /// Takes an unused block back. Returns it if enough are free.
+    /// Takes an unused block back. Returns it if there are enough free blocks.
     pub(super) fn give_back(&mut self, block: HostBlock) -> Option<HostBlock> {
         let free = &mut self.free[block.class as usize];
         if free.len() == KEPT {
@@ -62,7 +62,8 @@ impl HostPool {
 impl HostBlock {
     /// Frees a block that no work uses.
     pub(super) fn free(self, driver: &Driver) {
-        // SAFETY: `self` owns the block, and the caller has seen the end of all work that uses it.
+        // SAFETY: `self` owns the block, and the caller has seen the end of all work that uses it: the
+        // contract of this function.
         unsafe { (driver.host_free)(self.start.as_ptr().cast()) };
     }
 }

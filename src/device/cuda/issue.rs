@@ -1,12 +1,12 @@
-//! What is noted down, as calls of the driver: on the lane alone, or spread over as many lanes as the plan
-//! has streams for it.
+//! Issues recorded operations as calls of the driver: all on the recording's lane, or spread over as many
+//! lanes as the plan has streams for them.
 //!
 //! ```text
 //! lane 0   waits · fork ─▶ a · record a ───────────▶ d · join ─▶ mark, record
 //! lane 1           └─────▶ wait a · b ──▶ record ────────┘
 //! ```
-//! The fork and the join make the work a thing of one lane for all others: what is before it there is before
-//! all of it, and its end is the lane's.
+//! Because of the fork and the join, the work belongs to one lane for all other work: everything earlier on
+//! that lane is before all of it, and its end is the end of that lane.
 
 use std::ffi::c_void;
 
@@ -20,7 +20,7 @@ use crate::device::queue::{Event, Judge};
 use crate::error::{Error, Result};
 use crate::sync::lock;
 
-/// Makes the lane wait for what it is to wait for first.
+/// Makes the lane wait for the events that the recording waits for.
 pub(super) fn wait_first(recording: &mut Recording) -> Result<()> {
     let (device, stream) = (&recording.device, recording.stream().handle());
     recording.waits.iter().try_for_each(|event| wait(device, stream, event.0 as CUevent))?;
@@ -31,20 +31,20 @@ pub(super) fn wait_first(recording: &mut Recording) -> Result<()> {
 /// The lanes besides a recording's own.
 #[derive(Default)]
 pub(super) struct Others {
-    /// Those that parts were assigned to, as bits.
+    /// The lanes that parts were assigned to, as bits.
     pub(super) used: u64,
-    /// Those that the recording's own lane has not waited for.
+    /// The lanes that the recording's own lane has not waited for.
     pub(super) strays: Vec<u32>,
 }
 
-/// Issues what is not issued yet. The caller holds the device's path.
+/// Issues the operations that are not issued yet. The caller holds the device's path.
 ///
 /// # Errors
-/// If the device is lost, or refuses a wait or a record; then the end of the recording's own lane does not
-/// cover the strays. The judge hears of refused operations.
+/// If the device is lost, or refuses a wait or a record. Then the end of the recording's own lane does not
+/// cover the strays. The judge is told of refused operations.
 pub(super) fn issue(recording: &Recording, judge: &mut dyn Judge, others: &mut Others) -> Result<()> {
     if let Some((first, error)) = &recording.refused {
-        // The library went on behind a gap: nothing from there on is what it would have been.
+        // The library continued behind a refused operation, so later parts have no valid input.
         judge.refused(*first, error.clone());
         for part in first + 1..recording.parts.len() as u32 {
             if judge.goes_on(part) {
@@ -75,8 +75,8 @@ pub(super) fn issue(recording: &Recording, judge: &mut dyn Judge, others: &mut O
 }
 
 impl Recording {
-    /// Issues the recorded operations on the lane alone, so that a library can enqueue behind them. A refusal
-    /// is reported at the submission.
+    /// Issues the recorded operations on the lane alone, so that a library can enqueue work behind them. A
+    /// refusal is reported at submission.
     pub(super) fn flush(&mut self) {
         let device = self.device.clone();
         let path = lock(&device.path);
@@ -99,14 +99,14 @@ impl Recording {
 struct Lanes<'a> {
     recording: &'a Recording,
     is_spread: bool,
-    /// What a lane begins after whose first part waits for none.
+    /// The event that a lane waits for first, if its first part waits for none.
     fork: Option<Event>,
-    /// The lanes that parts came to.
+    /// The lanes that have a part.
     begun: u64,
-    /// For each lane besides the recording's own, the part that it came to last, unless the recording's own
-    /// has waited for that.
+    /// For each lane besides the recording's own: its last part, unless the recording's own lane has waited
+    /// for that part.
     ahead: [Option<u32>; u64::BITS as usize],
-    /// For each part that others wait for its event.
+    /// For each part that others wait for: its event.
     events: Vec<CUevent>,
     taken: SmallVec<[Event; 8]>,
     others: &'a mut Others,
@@ -129,7 +129,8 @@ impl<'a> Lanes<'a> {
         };
         if is_spread {
             lanes.events.resize(recording.parts.len(), std::ptr::null_mut());
-            // Before anything else is on the lane, so that the others need not wait for that.
+            // The fork is recorded before any other work on the lane, so that the other lanes need not wait
+            // for that work.
             if (0..recording.parts.len()).any(|part| lanes.is_loose(part)) {
                 lanes.fork = Some(lanes.record(recording.lane)?);
             }
@@ -138,8 +139,8 @@ impl<'a> Lanes<'a> {
         Ok(lanes)
     }
 
-    /// Whether nothing orders a part behind the fork: the first of a lane, that waits for none. Asked once
-    /// for each, in order.
+    /// Returns true if nothing orders a part behind the fork: it is the first part of a lane, and waits for
+    /// none. Called once for each part, in order.
     fn is_loose(&mut self, part: usize) -> bool {
         let lane = 1 << self.lane(part);
         let is_first = self.begun & lane == 0;
@@ -170,7 +171,7 @@ impl<'a> Lanes<'a> {
         Ok(event)
     }
 
-    /// Lets the part's lane wait for what the part comes after. Returns its stream.
+    /// Makes the part's lane wait for the predecessors of the part. Returns its stream.
     fn arrive(&mut self, part: usize) -> Result<CUstream> {
         let lane = self.lane(part);
         let stream = self.stream(lane);
@@ -203,7 +204,7 @@ impl<'a> Lanes<'a> {
         Ok(())
     }
 
-    /// Lets the recording's own lane wait for all others.
+    /// Makes the recording's own lane wait for all others.
     fn join(&mut self) -> Result<()> {
         for lane in 0..self.device().lanes.len() {
             if self.ahead[lane].is_some() {
@@ -226,7 +227,7 @@ impl Drop for Lanes<'_> {
 }
 
 fn wait(device: &Device, stream: CUstream, event: CUevent) -> Result<()> {
-    // SAFETY: the stream is of this context, and the event was recorded before this could be submitted.
+    // SAFETY: the stream is of this context, and the event was recorded before this work could be submitted.
     device.context.check(unsafe { (device.driver.stream_wait)(stream, event, 0) })
 }
 
@@ -235,20 +236,23 @@ fn enqueue(device: &Device, stream: CUstream, ops: &Ops, at: usize) -> Result<()
     let host = std::ptr::with_exposed_provenance_mut::<c_void>;
     device.context.check(match ops.list()[at] {
         Op::Copy { way, from, to, bytes } => match way {
-            // SAFETY: both ends have `bytes` bytes, as checked when it was noted, and are held until the end.
+            // SAFETY: both ends have `bytes` bytes, as checked when the copy was recorded, and are kept until
+            // its end.
             Way::Up => unsafe { (driver.copy_up)(to, host(from as usize), bytes, stream) },
-            // SAFETY: both ends have `bytes` bytes, as checked when it was noted, and are held until the end.
+            // SAFETY: both ends have `bytes` bytes, as checked when the copy was recorded, and are kept until
+            // its end.
             Way::Down => unsafe { (driver.copy_down)(host(to as usize), from, bytes, stream) },
-            // SAFETY: both ends have `bytes` bytes, as checked when it was noted, and are held until the end.
+            // SAFETY: both ends have `bytes` bytes, as checked when the copy was recorded, and are kept until
+            // its end.
             Way::Within => unsafe { (driver.copy)(to, from, bytes, stream) },
         },
-        // SAFETY: the memory has `count` elements, and is held until the fill has ended.
+        // SAFETY: the memory has `count` elements, and is kept until the end of the fill.
         Op::Fill { to, pattern: Pattern::Byte(byte), count } => unsafe { (driver.fill_8)(to, byte, count, stream) },
-        // SAFETY: the memory has `count` elements, and is held until the fill has ended.
+        // SAFETY: the memory has `count` elements, and is kept until the end of the fill.
         Op::Fill { to, pattern: Pattern::Word(word), count } => unsafe { (driver.fill_32)(to, word, count, stream) },
         Op::Fetch { from: (from, there), to, bytes } => {
             let here = device.context.handle();
-            // SAFETY: both ends have `bytes` bytes. This one is held until the end; the other device keeps
+            // SAFETY: both ends have `bytes` bytes. This one is kept until the end; the other device keeps
             // its memory, and its context, until the visit is over.
             unsafe { (driver.copy_peer)(to, here, from, there, bytes, stream) }
         }
@@ -256,8 +260,8 @@ fn enqueue(device: &Device, stream: CUstream, ops: &Ops, at: usize) -> Result<()
             let ([x, y, z], [i, j, k]) = (launch.grid, launch.block);
             let mut words = ops.pointers(at);
             let (words, none) = (words.as_mut_ptr(), std::ptr::null_mut());
-            // SAFETY: words are parameters of the types that the kernel was declared with, and the driver
-            // copies them. The promise of `Kernel::cuda_c` or `Kernel::ptx` covers what the code does.
+            // SAFETY: `words` are parameters of the types that the kernel was declared with, and the driver
+            // copies them. The promise of `Kernel::cuda_c` or `Kernel::ptx` covers the effects of the code.
             unsafe { (driver.launch)(function, x, y, z, i, j, k, launch.shared_bytes, stream, words, none) }
         }
     })

@@ -1,4 +1,4 @@
-//! A stream of a GPU, and what says how far it is: a word in the host's memory, or events.
+//! A stream of a GPU, and the record of its progress: a word in the host's memory, or events.
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -13,54 +13,54 @@ use crate::device::queue::{Fault, Timeline};
 use crate::error::Result;
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering, lock};
 
-/// Memory that the device reaches, and its writes are seen at once.
+/// The device can access the memory, and the host sees its writes at once.
 const PORTABLE_AND_MAPPED: u32 = 3;
-/// Each word on a line of its own, because the reactor reads one while the device writes another.
+/// Each word has a cache line of its own, because the reactor reads one while the device writes another.
 const WORD_BYTES: usize = 128;
 
-/// A stream, and what the host can know of it.
+/// A stream, and its progress as known to the host.
 pub(super) struct CudaLane {
     pub(super) stream: Stream,
     signal: Signal,
     word: NonNull<AtomicU64>,
-    /// The word as the device knows it.
+    /// The address of the word on the device.
     address: CUdeviceptr,
     /// The last point that is marked for the host.
     marked: AtomicU64,
-    /// A point that has passed by an event, a host function or a query, whatever the word says.
+    /// A point that an event, a host function or a query has found passed, whatever the value of the word.
     known: AtomicU64,
-    /// Points that events or host functions signal, in order, with the events.
+    /// Points that events or host functions signal, in order, each with its event.
     marks: Mutex<VecDeque<(u64, CUevent)>>,
-    /// Points up to which work has used other lanes of the device, and which, as bits.
+    /// Points up to which work has used other lanes of the device, with those lanes as bits.
     others: Mutex<Vec<(u64, u64)>>,
-    /// The code that a query of an event returned, for `check` to report.
+    /// The code that a query of an event returned. `check` will report it.
     heard: AtomicU32,
 }
 
-/// How the host learns that a point has passed. In the order in which a device is asked for one that works.
+/// How the host learns that a point has passed. In the order in which a device's signals are tried.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Signal {
     /// The device writes the point's number into the lane's word.
     Word64,
-    /// It writes the lower half.
+    /// The device writes the lower half.
     Word32,
-    /// An event is recorded, and asked for.
+    /// An event is recorded, and the driver is queried for it.
     Event,
-    /// The driver calls a function of the host's, which stores the number.
+    /// The driver calls a host function, which stores the number.
     HostFunction,
 }
 
-// SAFETY: the word is an atomic, the driver's handles may be used by any thread, and marks are behind a lock.
+// SAFETY: the word is an atomic, any thread may use the driver's handles, and marks are behind a lock.
 unsafe impl Send for CudaLane {}
-// SAFETY: shared access goes through atomics and locks. The driver's handles may be used by any thread.
+// SAFETY: shared access uses atomics and locks. Any thread may use the driver's handles.
 unsafe impl Sync for CudaLane {}
 
 impl CudaLane {
-    /// Makes a lane of a stream whose context is current.
+    /// Makes a lane of a stream, whose context is current.
     pub(super) fn new(stream: Stream, signal: Signal) -> Result<Self> {
         let (context, mut address) = (stream.context.clone(), 0);
         let word = context.host_alloc(WORD_BYTES, WORD_BYTES, PORTABLE_AND_MAPPED)?.cast::<AtomicU64>();
-        // SAFETY: it writes one address, of the memory allocated just now.
+        // SAFETY: the call writes one address, of the memory allocated above.
         let mapped = unsafe { (context.driver.host_address)(&mut address, word.as_ptr().cast(), 0) };
         // SAFETY: the memory is new, large enough, and aligned to a page.
         unsafe { word.write(AtomicU64::new(0)) };
@@ -75,8 +75,8 @@ impl CudaLane {
         self.stream.context.driver
     }
 
-    /// Lets the host learn when all work queued so far has ended, as point `n`. Points grow. The caller holds
-    /// the device's path.
+    /// Signals point `n` to the host when all work queued so far has ended. Points grow. The caller holds the
+    /// device's path.
     pub(super) fn mark(&self, n: u64, events: &mut Events) -> Result<()> {
         // ORDERING: Relaxed: only threads that hold the path store it, and the path's lock orders them.
         if self.marked.load(Ordering::Relaxed) >= n {
@@ -99,41 +99,42 @@ impl CudaLane {
             Signal::HostFunction => {
                 lock(&self.marks).push_back((n, std::ptr::null_mut()));
                 let this = std::ptr::from_ref(self).cast_mut().cast();
-                // SAFETY: the lane lives until its stream has come to its end.
+                // SAFETY: the lane lives until its stream has come to its end, so `this` is valid in the
+                // callback.
                 let asked = context.check(unsafe { (driver.host_function)(stream, store_next, this) });
                 asked.inspect_err(|_| _ = lock(&self.marks).pop_back())?;
             }
         }
-        // ORDERING: Relaxed: it passes on no data. `check` may read an older point, and finds this one later.
+        // ORDERING: Relaxed: it publishes no data. `check` may read an older point, and finds this one later.
         self.marked.store(n, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Takes the events of marks that have passed.
+    /// Removes the marks that have passed. Returns their events.
     fn passed_marks(&self) -> std::vec::IntoIter<CUevent> {
-        // ORDERING: Acquire pairs with the `fetch_max` of the thread that found the point passed: its query
-        // of the event comes before the event is used again.
+        // ORDERING: Acquire pairs with the Release of `fetch_max`, by the thread that found the point passed:
+        // its query of the event precedes the reuse of the event.
         let known = self.known.load(Ordering::Acquire);
         let mut marks = lock(&self.marks);
         let passed = marks.iter().take_while(|mark| mark.0 <= known).count();
         marks.drain(..passed).map(|mark| mark.1).collect::<Vec<_>>().into_iter()
     }
 
-    /// Asks for the events of marks, in order.
+    /// Queries the events of marks, in order.
     fn ask_events(&self) {
         let marks = lock(&self.marks);
         // ORDERING: Relaxed: an older point costs one more query.
         let known = self.known.load(Ordering::Relaxed);
         for &(n, event) in marks.iter().skip_while(|mark| mark.0 <= known) {
-            // SAFETY: a recorded event of this context.
+            // SAFETY: the event was recorded in this context, and `marks` owns it.
             match unsafe { (self.driver().event_query)(event) } {
                 // ORDERING: Release pairs with the Acquire in `reached`: a thread that reads the point sees
-                // what the device wrote before the event.
+                // all writes of the device before the event.
                 SUCCESS => _ = self.known.fetch_max(n, Ordering::Release),
                 NOT_READY => break,
                 // The driver may return the code only once.
                 code => {
-                    // ORDERING: Relaxed: a code that guards nothing.
+                    // ORDERING: Relaxed: a code that guards no other data.
                     self.heard.store(code, Ordering::Relaxed);
                     break;
                 }
@@ -141,11 +142,12 @@ impl CudaLane {
         }
     }
 
-    /// Asks the driver about the stream. Returns its code, or the code that a query of an event returned.
+    /// Queries the driver for the state of the stream. Returns its code, or the code that a query of an event
+    /// returned.
     pub(super) fn query(&self) -> u32 {
-        // ORDERING: Relaxed: a code that guards nothing.
+        // ORDERING: Relaxed: a code that guards no other data.
         match self.heard.swap(SUCCESS, Ordering::Relaxed) {
-            // SAFETY: a stream of this context.
+            // SAFETY: `self` owns the stream.
             SUCCESS => unsafe { (self.driver().stream_query)(self.stream.handle()) },
             heard => heard,
         }
@@ -162,21 +164,21 @@ impl CudaLane {
     }
 }
 
-/// Returns the point whose lower half a device wrote: one near to what was known, because a lane never has
-/// 2³¹ points beyond that.
+/// Returns the point whose lower half a device wrote: the one nearest to the known point, because a lane
+/// never has 2³¹ points beyond that.
 fn widen(known: u64, low: u32) -> u64 {
     let ahead = low.wrapping_sub(known as u32) as i32;
-    // Behind, it was known already.
+    // A point behind `known` adds nothing.
     known + ahead.max(0) as u64
 }
 
-/// What the driver calls when a stream comes to a mark.
+/// Called by the driver when a stream comes to a mark.
 unsafe extern "C" fn store_next(lane: *mut c_void) {
     // SAFETY: `mark` passed a pointer to the lane, which lives until its stream has come to its end.
     let lane = unsafe { &*lane.cast::<CudaLane>() };
     if let Some((n, _)) = lock(&lane.marks).pop_front() {
-        // ORDERING: Release pairs with the Acquire in `reached`: a thread that reads the point sees what the
-        // stream did before it.
+        // ORDERING: Release pairs with the Acquire in `reached`: a thread that reads the point sees all work
+        // of the stream before it.
         lane.known.fetch_max(n, Ordering::Release);
     }
 }
@@ -186,15 +188,15 @@ impl Timeline for CudaLane {
         if self.signal == Signal::Event {
             self.ask_events();
         }
-        // ORDERING: Acquire pairs with the device's write of the word, which comes after its other writes;
-        // and of `known`, with the Release of the thread that found the point passed.
+        // ORDERING: the Acquire of the word pairs with the device's write, which comes after its other
+        // writes. The Acquire of `known` pairs with the Release of the thread that found the point passed.
         let (word, known) = (self.word().load(Ordering::Acquire), self.known.load(Ordering::Acquire));
         match self.signal {
             Signal::Word64 => word.max(known),
             Signal::Word32 => {
                 let reached = widen(known, word as u32);
-                // ORDERING: Release passes on what the load of the word made visible. Acquire is for a larger
-                // point that another thread stored.
+                // ORDERING: Release publishes the writes that the load of the word made visible. Acquire is
+                // for a larger point that another thread stored.
                 self.known.fetch_max(reached, Ordering::AcqRel).max(reached)
             }
             Signal::Event | Signal::HostFunction => known,
@@ -202,13 +204,13 @@ impl Timeline for CudaLane {
     }
 
     fn check(&self) -> std::result::Result<(), Fault> {
-        // ORDERING: Acquire keeps the query behind the load: work that is marked later may not be done yet.
+        // ORDERING: Acquire keeps the query after the load: work that is marked later may not have ended.
         let marked = self.marked.load(Ordering::Acquire);
         match self.query() {
-            // All marked work has ended, even if a host function was not called or an event not queried.
+            // All marked work has ended, even if a host function was not called or an event was not queried.
             SUCCESS => {
-                // ORDERING: Release pairs with the Acquire in `reached`, and passes on what the query made
-                // visible. Acquire is for a larger point that another thread stored.
+                // ORDERING: Release pairs with the Acquire in `reached`, and publishes the writes that the
+                // query made visible. Acquire is for a larger point that another thread stored.
                 self.known.fetch_max(marked, Ordering::AcqRel);
                 Ok(())
             }
@@ -218,7 +220,7 @@ impl Timeline for CudaLane {
     }
 
     fn certain(&self) -> u64 {
-        // The driver no longer reports that events have passed. A known event may come after an unknown one.
+        // The driver no longer reports passed events. A known event may come after an unknown one.
         if self.signal == Signal::Event { 0 } else { self.reached() }
     }
 
@@ -231,14 +233,14 @@ impl Timeline for CudaLane {
 
 impl Drop for CudaLane {
     fn drop(&mut self) {
-        // Memory and events are freed in it, and this may be any thread.
+        // Memory and events are freed in the context, and this may be any thread.
         let _ = self.stream.context.set_current();
         for (_, event) in lock(&self.marks).drain(..).filter(|mark| !mark.1.is_null()) {
             // SAFETY: `marks` owns the event. The driver keeps what it still needs.
             unsafe { (self.driver().event_destroy)(event) };
         }
-        // SAFETY: the end of the device has waited for its streams before it drops the lanes. A lost device
-        // writes nothing any more.
+        // SAFETY: the end of the device has waited for its streams before it dropped the lanes. A lost device
+        // writes no more.
         unsafe { (self.driver().host_free)(self.word.as_ptr().cast()) };
     }
 }

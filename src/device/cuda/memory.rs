@@ -1,6 +1,6 @@
-//! Memory of a GPU, and blocks of the host that it copies to. Each knows its last use on each stream. When it
-//! is dropped, it goes to the device's limbo, and the driver is called later: when work is submitted or a
-//! point passes.
+//! Memory of a GPU, and blocks of the host that a GPU copies to. Each knows its last use on each stream. A
+//! dropped block goes to the device's limbo, without a driver call. It is freed later: when work is submitted
+//! or a point passes.
 
 use std::any::Any;
 use std::ops::Range;
@@ -21,13 +21,13 @@ pub(super) struct Allocation {
     pub(super) device: Arc<Device>,
     pub(super) address: CUdeviceptr,
     pub(super) bytes: usize,
-    /// The last use on each lane, that of the allocation first.
+    /// The last use on each lane; that of the allocation comes first.
     uses: Mutex<SmallVec<[Use; 2]>>,
     /// Uses by other devices.
     visits: Mutex<Vec<Visit>>,
-    /// Its place in the list of the last recording that used it.
+    /// Its place among the memory of the last recording that used it.
     place: AtomicU32,
-    /// For the sanitizer.
+    /// The shadow, if there is a sanitizer.
     pub(super) shadow: Option<Arc<Shadow>>,
 }
 
@@ -38,7 +38,7 @@ impl Allocation {
         Self { device, address, bytes, uses, visits, place: AtomicU32::new(0), shadow }
     }
 
-    /// Records that the work queued as `used` works on it.
+    /// Records that the work queued as `used` uses the memory.
     pub(super) fn touch(&self, used: Use) {
         let mut uses = lock(&self.uses);
         match uses.iter_mut().find(|earlier| earlier.0 == used.0) {
@@ -47,12 +47,12 @@ impl Allocation {
         }
     }
 
-    /// Whether no work used it before the recording.
+    /// Returns true if no work used the memory before the recording.
     pub(super) fn is_new(&self) -> bool {
         lock(&self.uses).len() == 1
     }
 
-    /// Records that another device works on it.
+    /// Records that another device uses the memory.
     pub(super) fn visit(&self, visit: Visit) {
         let mut visits = lock(&self.visits);
         match visits.iter_mut().find(|earlier| Arc::ptr_eq(&earlier.lane, &visit.lane)) {
@@ -62,17 +62,17 @@ impl Allocation {
     }
 
     pub(super) fn place(&self) -> usize {
-        // ORDERING: Relaxed: a hint; the reader compares what it finds there.
+        // ORDERING: Relaxed: a hint, which the reader compares with the entry that it finds there.
         self.place.load(Ordering::Relaxed) as usize
     }
 
     pub(super) fn set_place(&self, place: usize) {
-        // ORDERING: Relaxed: a hint; the reader compares what it finds there.
+        // ORDERING: Relaxed: a hint, which the reader compares with the entry that it finds there.
         self.place.store(place as u32, Ordering::Relaxed);
     }
 }
 
-/// Some bytes of an allocation: what a buffer, or a part of one, refers to.
+/// Some bytes of an allocation: the memory of a buffer, or of a part of one.
 pub(super) struct Section {
     pub(super) allocation: Arc<Allocation>,
     pub(super) address: CUdeviceptr,
@@ -80,7 +80,7 @@ pub(super) struct Section {
 }
 
 impl Section {
-    /// Returns all of an allocation.
+    /// Returns a section of all bytes of an allocation.
     pub(super) fn of(allocation: Arc<Allocation>) -> Self {
         Self { address: allocation.address, bytes: allocation.bytes, allocation }
     }

@@ -1,10 +1,10 @@
-//! The CUDA device: NVIDIA GPUs, through a driver that is loaded when the device is asked for. The only
-//! folder that names cudarc.
+//! The CUDA device: NVIDIA GPUs, through a driver that is loaded when the device is requested. Only this
+//! folder names cudarc.
 //!
-//! What kernels ask of their stream is noted down until a segment of the plan is complete, and then
-//! submitted: as a CUDA graph if the segment was seen before, else call by call, where a wait is
-//! `cuStreamWaitEvent` and a record is `cuEventRecord`. Where the host must know, the stream writes the
-//! point's number into a word of the host's memory. One thread at a time submits to a device.
+//! A kernel's requests to its stream are recorded until a segment of the plan is complete, and then
+//! submitted: as a CUDA graph if the segment was seen before, otherwise call by call, where a wait is
+//! `cuStreamWaitEvent` and a record is `cuEventRecord`. If the host must know of an end, the stream writes
+//! the number of the point into a word of the host's memory. One thread at a time submits to a device.
 
 mod checked;
 mod checks;
@@ -39,12 +39,12 @@ pub use trials::self_test;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Completion {
-    /// The device writes a number into the host's memory: no call of the driver to look at it. The number has
-    /// 64 bits, or 32 where the device can write no more.
+    /// The device writes a number into the host's memory, so reading it takes no driver call. The number has
+    /// 64 bits, or 32 on a device that cannot write more.
     Lane,
-    /// An event is recorded, and the driver is asked for it.
+    /// An event is recorded, and the driver is queried for it.
     Event,
-    /// The driver calls a function of the host's. It stalls the stream meanwhile, and is slower than both
+    /// The driver calls a host function. This stalls the stream during the call, and is slower than both
     /// others.
     HostFunction,
 }

@@ -1,4 +1,4 @@
-//! Kernels' code on one GPU: compiled when it is first launched, and kept.
+//! The code of kernels on one GPU: compiled when it is first launched, and kept.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -14,7 +14,7 @@ use crate::error::{Error, Kind, Result};
 
 #[derive(Default)]
 pub(super) struct Modules {
-    /// By the address of the code, which is kept so that it stays that code's.
+    /// By the address of the code, which is kept so that no other code gets its address.
     loaded: HashMap<usize, Loaded>,
 }
 
@@ -24,7 +24,7 @@ struct Loaded {
     function: CUfunction,
 }
 
-// SAFETY: the driver's handles may be used by any thread.
+// SAFETY: any thread may use the driver's handles.
 unsafe impl Send for Modules {}
 
 impl Modules {
@@ -41,7 +41,8 @@ impl Modules {
 
     pub(super) fn unload(&mut self, driver: &Driver) {
         for loaded in self.loaded.drain() {
-            // SAFETY: the module is this device's own, and no launch of it is queued: its streams have ended.
+            // SAFETY: the module is this device's own, and no launch of it is queued, because the streams
+            // have ended.
             unsafe { (driver.module_unload)(loaded.1.module) };
         }
     }
@@ -60,21 +61,21 @@ fn load(context: &Context, arch: &str, code: &Arc<Code>) -> Result<Loaded> {
     let nul = |_| failed(Kind::Compiler { why: "its name or its code contains a NUL".into() }.into());
     let (ptx, name) = (CString::new(ptx).map_err(nul)?, CString::new(&*code.name).map_err(nul)?);
     let (mut module, mut function) = (std::ptr::null_mut(), std::ptr::null_mut());
-    // SAFETY: it writes one handle. `ptx` is a C string, so the text ends with a NUL.
+    // SAFETY: the call writes one handle. `ptx` is a C string, so the text ends with a NUL.
     context.check(unsafe { (driver.module_load)(&mut module, ptx.as_ptr().cast()) }).map_err(failed)?;
-    // SAFETY: it writes one handle. `module` was loaded just now, and `name` is a C string.
+    // SAFETY: the call writes one handle. `module` was loaded above, and `name` is a C string.
     let found = context.check(unsafe { (driver.module_function)(&mut function, module, name.as_ptr()) });
     if let Err(cause) = found {
-        // SAFETY: `module` was loaded just now and has no other owner.
+        // SAFETY: `module` was loaded above, and has no other owner.
         unsafe { (driver.module_unload)(module) };
         return Err(failed(cause));
     }
     Ok(Loaded { _code: code.clone(), module, function })
 }
 
-/// Compiles CUDA C to PTX. Returns what NVRTC says if it cannot.
+/// Compiles CUDA C to PTX. If that fails, returns NVRTC's message.
 fn compile(source: &str, arch: &str) -> Result<String, String> {
-    // SAFETY: it loads a library of a well-known name.
+    // SAFETY: the call loads a library of a well-known name.
     if !unsafe { nvrtc::sys::is_culib_present() } {
         return Err("NVRTC was not found: install the CUDA toolkit's libnvrtc, or give the kernel as PTX".into());
     }

@@ -13,12 +13,12 @@ use super::ops::{Op, Ops, Pattern, Way};
 use crate::device::code::{Launch, PARAMS_MAX};
 use crate::error::Result;
 
-/// Whether the operation is no node: it is of two devices.
+/// Returns true if the operation cannot be a node, because it involves two devices.
 pub(super) fn is_foreign(op: &Op) -> bool {
     matches!(op, Op::Fetch { .. })
 }
 
-/// Whether one operation's node can be set to do the other.
+/// Returns true if the node of one operation can be set to do the other.
 pub(super) fn is_like(one: &Op, other: &Op) -> bool {
     match (one, other) {
         (Op::Launch { function: one, .. }, Op::Launch { function: other, .. }) => one == other,
@@ -28,31 +28,33 @@ pub(super) fn is_like(one: &Op, other: &Op) -> bool {
     }
 }
 
-/// Adds a node behind others.
+/// Adds a node after others.
 pub(super) fn add(device: &Device, graph: CUgraph, front: &[CUgraphNode], ops: &Ops, at: usize) -> Result<CUgraphNode> {
     let (driver, context, mut node) = (device.driver, device.context.handle(), std::ptr::null_mut());
     let (first, len) = (front.as_ptr(), front.len());
     let code = match Params::of(ops, at) {
         Params::Kernel(function, launch, mut words) => {
             let params = kernel(function, &launch, &mut words);
-            // SAFETY: it writes one handle; the driver copies what the parameters point to.
+            // SAFETY: the call writes one handle, and the driver copies the data that the parameters point
+            // to.
             unsafe { (driver.graph_launch_node)(&mut node, graph, first, len, &params) }
         }
-        // SAFETY: it writes one handle.
+        // SAFETY: the call writes one handle, and the driver copies the parameters.
         Params::Copy(params) => unsafe { (driver.graph_copy_node)(&mut node, graph, first, len, &params, context) },
-        // SAFETY: it writes one handle.
+        // SAFETY: the call writes one handle, and the driver copies the parameters.
         Params::Fill(params) => unsafe { (driver.graph_fill_node)(&mut node, graph, first, len, &params, context) },
     };
     device.context.check(code).map(|()| node)
 }
 
-/// Sets what a node does from the next launch on.
+/// Sets the operation of a node, from the next launch on.
 pub(super) fn set(device: &Device, exec: CUgraphExec, node: CUgraphNode, ops: &Ops, at: usize) -> Result<()> {
     let (driver, context) = (device.driver, device.context.handle());
     device.context.check(match Params::of(ops, at) {
         Params::Kernel(function, launch, mut words) => {
             let params = kernel(function, &launch, &mut words);
-            // SAFETY: the node is of the instance's graph; the driver copies what the parameters point to.
+            // SAFETY: the node is of the instance's graph, and the driver copies the data that the parameters
+            // point to.
             unsafe { (driver.exec_set_launch)(exec, node, &params) }
         }
         // SAFETY: the node is of the instance's graph.
@@ -62,7 +64,7 @@ pub(super) fn set(device: &Device, exec: CUgraphExec, node: CUgraphNode, ops: &O
     })
 }
 
-/// An operation as the driver's graphs take it.
+/// An operation in the form that the driver's graphs take.
 enum Params {
     Kernel(CUfunction, Launch, [*mut c_void; PARAMS_MAX]),
     Copy(CopyNode),

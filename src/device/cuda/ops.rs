@@ -1,5 +1,5 @@
-//! What is to be done, one operation after the other, in as little memory as it takes: all of it is compared
-//! whenever it may come again.
+//! Recorded operations, one after the other. They take little memory, because all of them are compared
+//! whenever a recording may repeat.
 
 use std::ffi::c_void;
 
@@ -10,23 +10,23 @@ use crate::device::code::{Launch, PARAMS_MAX};
 #[derive(Clone, Default)]
 pub(super) struct Ops {
     list: Vec<Op>,
-    /// The parameters of all launches, one behind the other.
+    /// The parameters of all launches, one after the other.
     words: Vec<u64>,
 }
 
-/// Room for so many operations is kept for the next recording.
+/// Room for this many operations is kept for the next recording.
 const KEPT: usize = 4096;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Op {
-    /// Its parameters are so many words from there on.
+    /// A launch. Its parameters are `len` words, from `first` on.
     Launch {
         function: CUfunction,
         launch: Launch,
         first: u32,
         len: u8,
     },
-    /// An address of the host has its provenance exposed.
+    /// The provenance of an address of the host is exposed.
     Copy {
         way: Way,
         from: u64,
@@ -46,7 +46,7 @@ pub(super) enum Op {
     },
 }
 
-/// Between which memories a copy goes.
+/// The memories that a copy connects.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Way {
     /// From the host to the device.
@@ -56,7 +56,7 @@ pub(super) enum Way {
     Within,
 }
 
-/// What memory is filled with.
+/// The pattern of a fill.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Pattern {
     Byte(u8),
@@ -76,12 +76,12 @@ impl Ops {
         self.list.push(op);
     }
 
-    /// Notes a parameter of the next launch.
+    /// Adds a parameter of the next launch.
     pub(super) fn push_word(&mut self, word: u64) {
         self.words.push(word);
     }
 
-    /// Adds a launch whose last so many words were just noted.
+    /// Adds a launch whose parameters are the last `len` words.
     pub(super) fn push_launch(&mut self, function: CUfunction, launch: &Launch, len: usize) {
         let first = (self.words.len() - len) as u32;
         self.list.push(Op::Launch { function, launch: *launch, first, len: len as u8 });
@@ -98,12 +98,12 @@ impl Ops {
         self.words.shrink_to(KEPT * PARAMS_MAX);
     }
 
-    /// Whether both do the same at a place.
+    /// Returns true if both have the same operation at a place.
     pub(super) fn is_same(&self, other: &Self, at: usize) -> bool {
         self.list.get(at) == other.list.get(at) && self.words_of(at) == other.words_of(at)
     }
 
-    /// Takes over all that the other one does.
+    /// Replaces the operations by those of another recording.
     pub(super) fn set(&mut self, other: &Self) {
         self.list.clone_from(&other.list);
         self.words.clone_from(&other.words);
@@ -116,8 +116,8 @@ impl Ops {
         }
     }
 
-    /// Returns where each parameter of a launch is, as the driver takes it: it reads as many as the function
-    /// has, and copies them.
+    /// Returns pointers to the parameters of a launch, in the form that the driver takes: it reads as many as
+    /// the function has, and copies the parameters.
     pub(super) fn pointers(&self, at: usize) -> [*mut c_void; PARAMS_MAX] {
         let mut pointers = [std::ptr::null_mut(); PARAMS_MAX];
         let words = self.words_of(at).iter();

@@ -1,4 +1,4 @@
-//! The CUDA stream behind a kernel's stream, for cuBLAS and other libraries that enqueue on one.
+//! The CUDA stream behind a kernel's stream, for cuBLAS and other libraries that enqueue work on one.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use crate::error::{How, Result};
 
 /// The CUDA stream of a kernel node, as libraries take it; made by [`DeviceStream::raw`].
 ///
-/// What is enqueued on it belongs to the node: whatever reads the node waits for it. Say of every buffer that
-/// it is read or written, before the work that does so is enqueued: that keeps its memory until the work is
-/// done. Only this stream is ordered with the rest of the graph; what is enqueued on others is not.
+/// Work that is enqueued on it belongs to the node: all readers of the node wait for it. Declare each buffer
+/// as read or written before work that uses it is enqueued: that keeps its memory until the work is done.
+/// Only this stream is ordered with the rest of the graph; work on other streams is not.
 pub struct RawStream<'a> {
     recording: &'a mut Recording,
     stream: Option<Arc<CudaStream>>,
 }
 
 impl DeviceStream {
-    /// Returns the CUDA stream behind this one, or None on a host. It is of the crate cudarc, version
-    /// 0.19.10. The example `cublas` multiplies matrices by it.
+    /// Returns the CUDA stream behind this one, or None on a host. Its type is of the crate cudarc, version
+    /// 0.19.10. The example `cublas` multiplies matrices with it.
     ///
     /// # Examples
     /// ```no_run
@@ -49,18 +49,19 @@ impl DeviceStream {
 }
 
 impl RawStream<'_> {
-    /// Returns the stream. Its context is current, and what the graph's nodes asked for before is on it.
+    /// Returns the stream. Its context is current, and all earlier requests of the graph's nodes are enqueued
+    /// on it.
     ///
     /// A clone keeps the stream and its context alive, even after the executor is gone.
     ///
     /// # Panics
-    /// If the driver refuses cudarc the context at the first call for this stream; then the node fails.
+    /// If the driver refuses cudarc the context at the first call for this stream. Then the node fails.
     pub fn stream(&mut self) -> &Arc<CudaStream> {
         self.recording.flush();
         self.stream.get_or_insert_with(|| self.recording.stream().lend())
     }
 
-    /// Notes that the node reads a buffer, and returns its address on the device.
+    /// Records that the node reads a buffer, and returns its address on the device.
     ///
     /// # Errors
     /// If the buffer is of another device.
@@ -69,7 +70,7 @@ impl RawStream<'_> {
         self.recording.used(memory, How::Reads)
     }
 
-    /// Notes that the node writes a buffer, and returns its address on the device.
+    /// Records that the node writes a buffer, and returns its address on the device.
     ///
     /// # Errors
     /// As [`RawStream::read`].

@@ -1,5 +1,5 @@
-//! What kernels ask of their stream, on a GPU: noted down part by part, and submitted as one. Memory is all
-//! that is asked for at once.
+//! The requests of kernels to their stream, on a GPU. They are recorded part by part, and submitted together.
+//! Only memory is allocated at once.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -19,51 +19,51 @@ use crate::device::queue::{Arg, Event, HostMemory, Memory, MemoryArg, Part, Queu
 use crate::error::{Error, How, Kind, Result};
 use crate::sync::lock;
 
-/// A lane's next work.
+/// The next work of a lane.
 pub(super) struct Recording {
     pub(super) device: Arc<Device>,
     pub(super) lane: u32,
-    /// What the lane waits for first.
+    /// The events that the lane waits for first.
     pub(super) waits: Vec<Event>,
     pub(super) parts: Vec<Noted>,
     /// The parts that parts wait for.
     pub(super) part_waits: Vec<u32>,
     pub(super) ops: Ops,
-    /// The memory that is worked on, kept until all of this is submitted.
+    /// The memory that the operations use, kept until all of them are submitted.
     held: Vec<Held>,
-    /// The same of other devices.
+    /// The same for memory of other devices.
     visited: Vec<Arc<Allocation>>,
     staged: Vec<HostBlock>,
-    /// Each with the place of its copy among the operations.
+    /// Blocks that copies write, each with the place of its copy among the operations.
     landings: Vec<(usize, Arc<Landed>)>,
-    /// How many operations were issued before the rest is known, because a library wanted the stream itself.
+    /// The number of operations that were issued early, because a library requested the stream itself.
     pub(super) flushed: Option<usize>,
-    /// The first of these that the driver refused: its part, and why.
+    /// The first of these operations that the driver refused: its part, and the error.
     pub(super) refused: Option<(u32, Error)>,
-    /// Whether a library had the stream, and so may have left another context behind.
+    /// Whether a library had the stream, and so may have changed the thread's context.
     pub(super) is_lent: bool,
     /// The uses of memory, for the sanitizer.
     pub(super) checks: Option<Box<Checks>>,
 }
 
-/// A part, as far as order goes.
+/// A part and its order.
 #[derive(Clone, Copy)]
 pub(super) struct Noted {
     pub(super) stream: u32,
     pub(super) is_awaited: bool,
-    /// Where its operations begin, and where its waits do.
+    /// The first of its operations, and the first of its waits.
     pub(super) ops: u32,
     pub(super) waits: u32,
 }
 
 struct Held {
     allocation: Arc<Allocation>,
-    /// The plan's stream of all parts that work on it, if it was made here and that is one stream. A later
-    /// part of that stream may reuse the memory once no buffer refers to it.
+    /// The plan's stream of all parts that use the memory, if this recording allocated it and there is one
+    /// such stream. A later part of that stream may reuse the memory once no buffer refers to it.
     stream: Option<u32>,
 }
 
-// SAFETY: the driver's handles may be used by any thread.
+// SAFETY: any thread may use the driver's handles.
 unsafe impl Send for Recording {}
 
 impl Recording {
@@ -95,7 +95,7 @@ impl Recording {
         }
     }
 
-    /// Returns where the operations of a part lie.
+    /// Returns the range of a part's operations.
     pub(super) fn ops_of(&self, part: usize) -> std::ops::Range<usize> {
         let end = self.parts.get(part + 1).map_or(self.ops.len(), |next| next.ops as usize);
         self.parts[part].ops as usize..end
@@ -107,7 +107,8 @@ impl Recording {
         &self.part_waits[self.parts[part].waits as usize..end]
     }
 
-    /// Notes that all of this has ended once these points have passed, the lane's own first.
+    /// Records that all of this work has ended once these points have passed. The lane's own point comes
+    /// first.
     pub(super) fn settle(&mut self, points: &[Use]) {
         for held in self.held.drain(..) {
             points.iter().for_each(|&point| held.allocation.touch(point));
@@ -120,7 +121,7 @@ impl Recording {
         self.landings.drain(..).for_each(|(_, landed)| landed.settle(points));
     }
 
-    /// Discards the operations from there on, and the memory that they would have copied to.
+    /// Discards the operations from `ops` on, and the memory that they would have copied to.
     fn truncate(&mut self, ops: usize) {
         self.ops.truncate(ops);
         if let Some(checks) = self.checks.as_mut().filter(|_| self.flushed.is_none()) {
@@ -129,7 +130,7 @@ impl Recording {
         self.landings.retain(|&(place, _)| place < ops);
     }
 
-    /// Empties it, so that it can be used again.
+    /// Empties the recording for reuse.
     pub(super) fn clear(&mut self) {
         self.waits.clear();
         self.parts.clear();
@@ -142,7 +143,7 @@ impl Recording {
         (self.flushed, self.refused, self.is_lent) = (None, None, false);
     }
 
-    /// Returns the memory of this device that stands behind some, noting that it is worked on.
+    /// Returns the address of memory on this device, and records its use.
     pub(super) fn used(&mut self, memory: &dyn Memory, how: How) -> Result<CUdeviceptr> {
         match section_of(memory) {
             Some(section) if Arc::ptr_eq(&section.allocation.device, &self.device) => {
@@ -154,7 +155,7 @@ impl Recording {
         }
     }
 
-    /// Notes a use for the sanitizer.
+    /// Records a use for the sanitizer.
     fn check(&mut self, section: &Section, how: How) {
         if let Some(checks) = &mut self.checks {
             checks.note(self.parts.len(), self.ops.len(), section, how);
@@ -174,10 +175,10 @@ impl Recording {
         }
     }
 
-    /// Returns memory that was made here and that no buffer refers to. All work on it comes before, on the
-    /// same stream.
+    /// Returns memory that this recording allocated and that no buffer refers to. All work that uses it
+    /// precedes the next operation on the same stream.
     fn reuse(&mut self, bytes: usize) -> Option<Arc<Allocation>> {
-        // The sanitizer knows memory by its allocation.
+        // The sanitizer distinguishes memory by its allocation.
         let stream = self.parts.last().filter(|_| self.checks.is_none())?.stream;
         let is_free = |held: &&Held| {
             held.allocation.bytes == bytes
@@ -192,7 +193,8 @@ impl Recording {
         let (device, mut address) = (&self.device, 0);
         let _path = lock(&device.path);
         device.collect(Marking::IfMuch);
-        // SAFETY: it writes one address. An empty buffer has an address too.
+        // SAFETY: the call writes one address, and `address` outlives it. An empty buffer has an address,
+        // too.
         let code = unsafe { (device.driver.alloc)(&mut address, bytes.max(1), self.stream().handle()) };
         if code == OUT_OF_MEMORY {
             return Err(Kind::OutOfMemory { bytes, device: device.context.device_name() }.into());
@@ -206,13 +208,13 @@ impl Recording {
         Kind::ForeignBuffer { buffer, stream: self.device.context.device_name() }.into()
     }
 
-    /// Makes the device's context this thread's again, after a library has had the stream.
+    /// Makes the device's context current on this thread again, after a library has had the stream.
     fn regain(&mut self) -> Result<()> {
         if std::mem::take(&mut self.is_lent) { self.device.context.make_current() } else { Ok(()) }
     }
 
     fn note(&mut self, op: Op, bytes: usize) {
-        // The driver's graphs know no copies of nothing.
+        // Graphs of the driver have no copies of zero bytes.
         if bytes > 0 {
             self.ops.push(op);
         }
@@ -223,7 +225,7 @@ impl Recording {
     }
 }
 
-/// Halves a pattern as long as it is the same twice.
+/// Halves a pattern as long as both halves are the same.
 fn shortest(pattern: &[u8]) -> &[u8] {
     match pattern.split_at(pattern.len() / 2) {
         (half, other) if half == other && !half.is_empty() => shortest(half),
@@ -278,7 +280,7 @@ impl Queue for Recording {
         }
         self.regain()?;
         let staged = self.device.take_host(from.len())?;
-        // SAFETY: the block has at least as many bytes, and was taken from the pool just now.
+        // SAFETY: the block has at least as many bytes, and was taken from the pool above.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), staged.start.as_ptr(), from.len()) };
         self.note(
             Op::Copy { way: Way::Up, from: staged.start.as_ptr().expose_provenance() as u64, to, bytes: from.len() },
@@ -294,7 +296,7 @@ impl Queue for Recording {
         self.regain()?;
         let landed = Arc::new(Landed::new(self.device.clone(), self.device.take_host(bytes)?));
         if bytes == 0 {
-            // No operation writes it, and discarding an operation does not discard it.
+            // No operation writes it, so discarding operations does not discard it.
             landed.settle(&[]);
         } else {
             self.landings.push((self.ops.len(), landed.clone()));
@@ -364,7 +366,7 @@ fn section_of(memory: &dyn Memory) -> Option<&Section> {
     memory.as_any().downcast_ref()
 }
 
-/// The size of memory, if it is a GPU's.
+/// Returns the size of memory, or 0 if it is not a GPU's.
 fn bytes_of(memory: &dyn Memory) -> usize {
     section_of(memory).map_or(0, |section| section.bytes)
 }

@@ -1,13 +1,14 @@
-//! Recordings that come again, launched as one: CUDA graphs, built from the recorded operations.
+//! Recordings that repeat are launched as one: as CUDA graphs, built from the recorded operations.
 //!
 //! ```text
 //! first time     remembered, and issued call by call
 //! second time    the same operations: built, and launched
-//! after that     what differs (addresses, numbers, sizes) is set in the built one, which is launched
+//! later          what differs (addresses, numbers, sizes) is set in the built graph, which is launched
 //! ```
 //! A launch waits for the previous launch of the same instance. So an instance that still runs is launched
 //! again only on its own lane, where the work is ordered anyway; another lane gets an instance of its own. A
-//! recording with other operations begins anew. A bounded number is kept; the least recently used go first.
+//! recording with other operations starts again as the first time. The number of kept graphs is bounded; the
+//! least recently used go first.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,16 +22,16 @@ use super::ops::Ops;
 use super::recording::Recording;
 use crate::error::Result;
 
-/// A graph of fewer operations costs more than their calls.
+/// The fewest operations of a graph: with fewer, it costs more than their calls.
 const OPS_MIN: usize = 2;
-/// A graph of more would be large to keep.
+/// The most operations of a graph: with more, it would take much memory.
 const OPS_MAX: usize = 4096;
-/// How often the driver may refuse a recording as a graph.
+/// The number of times that the driver may refuse a recording as a graph.
 const REFUSALS_MAX: u32 = 3;
 
 impl Graphs {
-    /// Launches a recording as one graph, if it came before. Otherwise remembers it, and returns false. The
-    /// caller holds the device's path.
+    /// Launches a recording as one graph, if it was seen before. Otherwise remembers it, and returns false.
+    /// The caller holds the device's path.
     ///
     /// # Errors
     /// If the device is lost.
@@ -52,7 +53,7 @@ impl Graphs {
         let had = variant.instances();
         let launched = variant.launch(recording, device);
         if launched.is_err() {
-            // Some nodes may be set and others not, so the next launch builds it again.
+            // Only some nodes may be set, so the next launch builds the graph again.
             variant.refusals += 1;
             variant.built = None;
         }
@@ -63,7 +64,7 @@ impl Graphs {
         launched.or_else(|_| device.context.alive().map(|()| false))
     }
 
-    /// Returns the variant of this recording. The first time there is none, and it is remembered.
+    /// Returns the variant of this recording. The first time there is none, and the recording is remembered.
     fn recall(&mut self, recording: &Recording, (key, place): (&Arc<()>, u32)) -> Option<&mut Variant> {
         let now = self.now;
         let of = (Arc::as_ptr(key).addr(), place);
@@ -72,7 +73,7 @@ impl Graphs {
         known.used = now;
         let found = known.variants.iter().position(|variant| variant.is_like(recording));
         if let Some(found) = found {
-            // The next recording is most likely the same, and the last variant is dropped first.
+            // The next recording is most likely the same one. The last variant is dropped first.
             known.variants[..=found].rotate_right(1);
             return self.segments.get_mut(&of).map(|known| &mut known.variants[0]);
         }
@@ -90,15 +91,15 @@ impl Variant {
         Self { ends: ends(recording).collect(), ops: recording.ops.clone(), built: None, refusals: 0 }
     }
 
-    /// Whether both do the same, except for addresses, numbers and sizes.
+    /// Returns true if both have the same operations, except for addresses, numbers and sizes.
     fn is_like(&self, recording: &Recording) -> bool {
-        // The operations of an instance: a launch reads these anyway, which saves cache lines.
+        // Compares with the operations of an instance: a launch reads these anyway, which saves cache lines.
         let known = self.built.as_ref().and_then(|built| built.instances.first()).map_or(&self.ops, |instance| &instance.ops);
         let is_like = || known.list().iter().zip(recording.ops.list()).all(|(known, op)| node::is_like(known, op));
         known.len() == recording.ops.len() && is_like() && self.ends.iter().copied().eq(ends(recording))
     }
 
-    /// Launches it. Returns true.
+    /// Launches the graph. Returns true.
     fn launch(&mut self, recording: &Recording, device: &Device) -> Result<bool> {
         if self.built.is_none() {
             self.built = Some(Built::new(recording, device)?);
@@ -115,7 +116,7 @@ impl Variant {
     }
 }
 
-/// For each part where its operations end.
+/// Returns the end of each part's operations.
 fn ends(recording: &Recording) -> impl Iterator<Item = u32> + '_ {
     (0..recording.parts.len()).map(|part| recording.ops_of(part).end as u32)
 }
@@ -123,7 +124,7 @@ fn ends(recording: &Recording) -> impl Iterator<Item = u32> + '_ {
 impl Built {
     fn new(recording: &Recording, device: &Device) -> Result<Self> {
         let mut graph = std::ptr::null_mut();
-        // SAFETY: it writes one handle.
+        // SAFETY: the call writes one handle, and `graph` outlives it.
         device.context.check(unsafe { (device.driver.graph_create)(&mut graph, 0) })?;
         let nodes = Vec::with_capacity(recording.ops.len());
         let mut built = Self { driver: device.driver, graph, nodes, instances: Vec::new() };
@@ -131,8 +132,8 @@ impl Built {
         Ok(built)
     }
 
-    /// Adds a node for each operation, behind the one before it in its part. The first of a part comes behind
-    /// the ends of the parts that its part waits for.
+    /// Adds a node for each operation, after the previous one of its part. The first node of a part comes
+    /// after the last nodes of the parts that its part waits for.
     fn add_nodes(&mut self, recording: &Recording, device: &Device) -> Result<()> {
         let mut last_on: HashMap<u32, usize> = HashMap::new();
         let mut fronts: Vec<Vec<CUgraphNode>> = Vec::with_capacity(recording.parts.len());
@@ -153,8 +154,8 @@ impl Built {
     }
 
     /// Returns the place of the instance that was last launched on this lane, or else of an idle one, or of a
-    /// new one. So no two were last launched on the same lane: there are at most as many as lanes, and no
-    /// launch waits for another lane.
+    /// new one. So no two instances were last launched on the same lane: there are at most as many as lanes,
+    /// and no launch waits for another lane.
     fn instance_for(&mut self, recording: &Recording, device: &Device) -> Result<usize> {
         let own = self.instances.iter().position(|instance| instance.last.0 == recording.lane);
         let idle = || self.instances.iter().position(|instance| device.has_reached(instance.last));
@@ -162,7 +163,7 @@ impl Built {
             return Ok(at);
         }
         let mut exec = std::ptr::null_mut();
-        // SAFETY: it writes one handle.
+        // SAFETY: the call writes one handle, and `exec` outlives it.
         device.context.check(unsafe { (device.driver.graph_instantiate)(&mut exec, self.graph, 0) })?;
         // The first instance has the operations that the graph was built from. The launch sets the others.
         let ops = self.instances.first().map_or_else(|| recording.ops.clone(), |_| Ops::default());

@@ -1,4 +1,4 @@
-//! What a self-test of a GPU found: which ways to tell the host of the end of work reach it.
+//! The result of a GPU's self-test: which ways to tell the host of the end of work succeed.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,28 +7,28 @@ use super::Completion;
 use super::lane::Signal;
 use crate::error::Error;
 
-/// What came of trying each [`Completion`] on a GPU: made by [`self_test`](super::self_test). `{}` prints a
-/// table in Markdown.
+/// The outcome of each [`Completion`] on a GPU; made by [`self_test`](super::self_test). `{}` prints a table
+/// in Markdown.
 #[derive(Clone, Debug)]
 pub struct SelfTest {
     device: String,
     trials: Vec<Trial>,
 }
 
-/// One way to tell the host of the end of work, and what came of trying it.
+/// One way to tell the host of the end of work, and the outcome of its trial.
 #[derive(Clone, Debug)]
 pub struct Trial {
     signal: Signal,
     outcome: TrialOutcome,
 }
 
-/// What came of trying one way to tell the host of the end of work.
+/// The outcome of trying one way to tell the host of the end of work.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum TrialOutcome {
-    /// The end reached the host by itself, so long after the call.
+    /// The end reached the host without another call, in this time after the call.
     Works(Duration),
-    /// The device says that it lacks this.
+    /// The device reports that it lacks this.
     Unsupported,
     /// The driver returned an error, at the call or later.
     Failed(Error),
@@ -36,7 +36,7 @@ pub enum TrialOutcome {
     AfterSync,
     /// The call succeeded, and the end never reached the host.
     Never,
-    /// The stream did not come to its end. So the device hangs, or other work keeps it busy.
+    /// The stream did not come to its end: the device hangs, or other work keeps it busy.
     Unfinished,
 }
 
@@ -51,7 +51,7 @@ impl SelfTest {
         &self.trials
     }
 
-    /// Returns what an executor takes by default. None if nothing works.
+    /// Returns the completion that an executor takes by default, or None if none works.
     pub fn completion(&self) -> Option<Completion> {
         self.trials.iter().find(|trial| trial.works()).map(Trial::completion)
     }
@@ -61,7 +61,7 @@ impl SelfTest {
         self.trials.iter().any(|trial| trial.works() && trial.completion() == completion)
     }
 
-    /// Returns why no executor can be built with this completion, or with any.
+    /// Returns the reason why no executor can be built with this completion, or with any.
     pub(super) fn fault(&self, asked: Option<Completion>) -> String {
         let tried = self.trials.iter().filter(|trial| asked.is_none_or(|asked| trial.completion() == asked));
         let tried: Vec<String> = tried.map(|trial| format!("{}: {}", trial.name(), trial.outcome)).collect();
@@ -88,7 +88,7 @@ impl Trial {
         self.signal.completion()
     }
 
-    /// Returns what was tried, in a few words.
+    /// Returns the signal that was tried, in a few words.
     pub fn name(&self) -> &'static str {
         match self.signal {
             Signal::Word64 => "a word of 64 bits",
@@ -98,7 +98,7 @@ impl Trial {
         }
     }
 
-    /// Returns what came of it.
+    /// Returns the outcome of the trial.
     pub fn outcome(&self) -> &TrialOutcome {
         &self.outcome
     }
@@ -109,7 +109,7 @@ impl Trial {
 }
 
 impl TrialOutcome {
-    /// Returns true if the end reached the host by itself.
+    /// Returns true if the end reached the host without another call.
     pub fn works(&self) -> bool {
         matches!(self, Self::Works(_))
     }

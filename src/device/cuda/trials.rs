@@ -1,9 +1,9 @@
-//! Tries which ways to tell the host of the end of work reach it, before an executor relies on one.
+//! Tries the ways to tell the host of the end of work, before an executor relies on one.
 //!
-//! Some drivers accept a call and never carry it out, or only when the host waits for the stream. Such a lane
-//! would move with the watchdog's query alone, two milliseconds late. A trial makes a lane, queues a little
-//! work and a mark behind it, and reads the lane as the reactor does. It makes no other call meanwhile: that
-//! might be what lets the mark through.
+//! Some drivers accept a call and never carry it out, or only when the host waits for the stream. Only the
+//! watchdog's query would report progress of such a lane, two milliseconds late. A trial makes a lane, queues
+//! a little work and a mark behind it, and reads the lane as the reactor does. It makes no other call in the
+//! meantime, because another call might let the mark through.
 //!
 //! ```text
 //!  the mark          the stream, asked after the bound    outcome
@@ -15,7 +15,7 @@
 //!  is not there      busy to the end                      Unfinished
 //! ```
 //!
-//! Outcomes hold for the process, because a way that does not work costs its whole bound, and drivers and
+//! Outcomes are kept for the process, because a way that does not work costs its whole bound, and drivers and
 //! devices do not change.
 
 use std::collections::BTreeMap;
@@ -38,31 +38,31 @@ use crate::device::queue::Timeline;
 use crate::error::{Kind, Result};
 use crate::sync::spawn;
 
-/// In the order of preference.
+/// The signals, in the order of preference.
 const SIGNALS: [Signal; 4] = [Signal::Word64, Signal::Word32, Signal::Event, Signal::HostFunction];
 /// The time in which a mark must reach the host.
 const ARRIVAL_MAX: Duration = Duration::from_millis(100);
 /// The time in which a stream must come to its end after that.
 const END_MAX: Duration = Duration::from_secs(2);
-/// How often a busy device is tried.
+/// The number of tries on a busy device.
 const TRIES: u64 = 3;
-/// The time for which a thread only gives way between two looks. After that it sleeps.
+/// The time during which a thread only yields between two checks. Later it sleeps.
 const YIELDING: Duration = Duration::from_millis(1);
 const PAUSE: Duration = Duration::from_micros(100);
 
-/// What is known of the signals of each device.
+/// The outcomes that are known, for each device.
 static KNOWN: Mutex<BTreeMap<(u32, Signal), TrialOutcome>> = Mutex::new(BTreeMap::new());
 
 /// Tries each way in which the GPU with this ordinal can tell the host that work is done. Some drivers accept
 /// a call and never carry it out. An executor makes the same trials when it is built, until one succeeds, and
-/// the outcomes hold for the process. This function tries anew. Executors that are built later use what it
-/// finds.
+/// the outcomes are kept for the process. This function tries again. Executors that are built later use its
+/// outcomes.
 ///
-/// A trial takes a few calls of the driver. If it fails, it takes a tenth of a second; two seconds if the GPU
-/// does not come to the end of a small piece of work.
+/// A trial takes a few driver calls. A failed one takes a tenth of a second, or two seconds if the GPU does
+/// not come to the end of a small piece of work.
 ///
 /// # Errors
-/// If there is no driver or it is too old, no such GPU, or the GPU does no work.
+/// If there is no driver, it is too old, there is no such GPU, or the GPU does no work.
 ///
 /// # Examples
 /// ```no_run
@@ -82,7 +82,8 @@ pub fn self_test(ordinal: u32) -> Result<SelfTest> {
     all(&context)
 }
 
-/// Returns how a device signals points to the host: as requested, or as it can.
+/// Returns the signal by which a device will tell the host of points: the requested one, or the first that
+/// works.
 pub(super) fn choose(context: &Arc<Context>, asked: Option<Completion>) -> Result<Signal> {
     has_pools(context)?;
     for signal in SIGNALS.into_iter().filter(|signal| asked.is_none_or(|asked| signal.completion() == asked)) {
@@ -110,7 +111,7 @@ fn all(context: &Arc<Context>) -> Result<SelfTest> {
     Ok(SelfTest::new(context.device_name(), trials?))
 }
 
-/// Returns what is known of a signal, or tries it.
+/// Returns the known outcome of a signal, or tries it.
 fn outcome(context: &Arc<Context>, signal: Signal) -> Result<TrialOutcome> {
     let is_supported = match signal {
         Signal::Word64 => has(context, WORDS)?,
@@ -125,7 +126,7 @@ fn outcome(context: &Arc<Context>, signal: Signal) -> Result<TrialOutcome> {
     if let Some(outcome) = known().get(&key) {
         return Ok(outcome.clone());
     }
-    // Two threads may try at once, which harms neither.
+    // Two threads may try at once, which does no harm.
     let outcome = try_out(context, signal)?;
     known().insert(key, outcome.clone());
     Ok(outcome)
@@ -139,7 +140,7 @@ fn try_out(context: &Arc<Context>, signal: Signal) -> Result<TrialOutcome> {
     let lane = CudaLane::new(Stream::new(context)?, signal)?;
     let mut events = Events::default();
     let tried = tries(&lane, &mut events);
-    // A mark that has come may still be in the driver's hands: a host function has not returned yet.
+    // The driver may still use a mark that has arrived: a host function has not returned yet.
     let ended = if matches!(tried, Ok(TrialOutcome::Unfinished)) { None } else { end(&lane) };
     events.destroy(context.driver);
     match ended {
@@ -151,17 +152,19 @@ fn try_out(context: &Arc<Context>, signal: Signal) -> Result<TrialOutcome> {
     }
 }
 
-/// Drops a lane when its stream has come to its end: until then it may write the word, or call the function.
+/// Drops a lane when its stream has come to its end. Until then the stream may write the word, or call the
+/// function.
 fn drop_at_end(lane: CudaLane) {
     let lane = ManuallyDrop::new(lane);
-    // The wait has no bound, so it gets a thread. If none can be spawned, the lane is kept for ever.
+    // The wait has no bound, so it gets a thread of its own. If none can be spawned, the lane is never
+    // dropped.
     let _ = spawn("anabranch-cuda-end".into(), move || {
         let lane = ManuallyDrop::into_inner(lane);
         let _ = lane.stream.synchronize();
     });
 }
 
-/// Returns the outcome, or what an error makes of it. Returns the error if it loses the device.
+/// Returns the outcome, or the outcome that an error stands for. Returns the error if the device is lost.
 fn refused(context: &Context, result: Result<()>, outcome: TrialOutcome) -> Result<TrialOutcome> {
     let Err(error) = result else { return Ok(outcome) };
     context.alive()?;
@@ -186,27 +189,27 @@ fn tries(lane: &CudaLane, events: &mut Events) -> Result<TrialOutcome> {
         if queried == NOT_READY && point < TRIES {
             continue;
         }
-        // The driver returns a code that passes only once.
+        // The driver returns a code that is not fatal only once.
         let code = if matches!(queried, SUCCESS | NOT_READY) { ended } else { queried };
         let outcome = if lane.reached() >= point { TrialOutcome::AfterSync } else { TrialOutcome::Never };
         return refused(context, context.check(code), outcome);
     }
 }
 
-/// Queues work for the mark to stand behind: an idle stream has nothing to signal.
+/// Queues work in front of the mark: an idle stream has nothing to signal.
 fn work(stream: &Stream) -> Result<()> {
     let (context, mut address) = (&*stream.context, 0);
-    // SAFETY: it writes one address.
+    // SAFETY: the call writes one address, and `address` outlives it.
     context.check(unsafe { (context.driver.alloc)(&mut address, size_of::<u32>(), stream.handle()) })?;
-    // SAFETY: the memory was allocated just now, for one word, in the order of this stream.
+    // SAFETY: the memory was allocated above, for one word, in the order of this stream.
     let filled = context.check(unsafe { (context.driver.fill_32)(address, 0, 1, stream.handle()) });
-    // SAFETY: nothing uses the memory but the fill, which comes before on this stream.
+    // SAFETY: only the fill uses the memory, and it precedes this call on the same stream.
     context.check(unsafe { (context.driver.free)(address, stream.handle()) })?;
     filled
 }
 
-/// Waits until the stream has come to its end, and returns the driver's code. Returns None if it takes too
-/// long: a wait by the driver would have no bound.
+/// Waits until the stream has come to its end, and returns the driver's code. Returns None after a time
+/// limit: a wait by the driver would have no bound.
 fn end(lane: &CudaLane) -> Option<u32> {
     let mut code = NOT_READY;
     let has_ended = until(END_MAX, || {
@@ -216,12 +219,12 @@ fn end(lane: &CudaLane) -> Option<u32> {
     if !has_ended {
         return None;
     }
-    // It does not block any more. Some drivers need it to carry out what they have accepted.
+    // This does not block, because the stream has ended. Some drivers need it to carry out accepted calls.
     let waited = lane.stream.synchronize();
     Some(if code == SUCCESS { waited } else { code })
 }
 
-/// Returns whether something becomes true in time.
+/// Returns true if something becomes true in time.
 fn until(bound: Duration, mut is_true: impl FnMut() -> bool) -> bool {
     let started = Instant::now();
     while !is_true() {

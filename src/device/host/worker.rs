@@ -459,9 +459,9 @@ fn work_alone(pool: &Pool) {
     }
 }
 
-/// Checks for work once, after a pause that ends early if `is_quiet` returns false. The common queue is checked
-/// all the time, because a run that comes soon should begin before its owner has gone to sleep. `find` may
-/// check the deques of other workers, and each such check slows their owners down.
+/// Checks for work once, after a pause that ends early if `is_quiet` returns false. The common queue is
+/// checked all the time, because a run that comes soon should begin before its owner has gone to sleep.
+/// `find` may check the deques of other workers, and each such check slows their owners down.
 fn look_once<T>(is_quiet: impl Fn() -> bool, find: impl FnOnce() -> Option<T>) -> Option<T> {
     let was_quiet = (0..PAUSE).all(|_| {
         spin_loop();
