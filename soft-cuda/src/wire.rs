@@ -1,23 +1,23 @@
-//! What the client and the driver say to each other: plain C data, because each of the two has a standard
-//! library of its own.
+//! The interface of the client and the driver: plain C data, because each of them has its own standard
+//! library.
 //!
-//! Nothing that one side allocated is freed by the other, and no panic crosses.
+//! Neither side frees memory of the other, and no panic crosses.
 
 use std::ffi::c_void;
 
-/// The name of the one symbol the client looks up.
+/// The name of the only symbol that the client looks up.
 pub(crate) const CONTROL_SYMBOL: &[u8] = b"anabranch_soft_cuda_control";
 
-/// Counts changes of this file; client and driver must have been built from the same one.
+/// The version of this file. The client and the driver must have been built from the same one.
 pub(crate) const WIRE: u32 = 3;
 
-/// The ordinal that stands for the process, where a setting belongs to no device.
+/// The ordinal of the process, for settings that belong to no device.
 pub(crate) const PROCESS: u32 = u32::MAX;
 
 /// The number of devices.
 pub(crate) const DEVICES: u32 = 64;
 
-/// What a kernel does with one of its parameters.
+/// The use of a parameter by a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum ParamKind {
@@ -31,16 +31,16 @@ pub enum ParamKind {
     ReadWrite,
 }
 
-/// One parameter of a kernel: how many bytes are copied at the launch, and what the kernel does with them.
+/// One parameter of a kernel: the number of bytes that are copied at the launch, and its use by the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Param {
     /// The size in bytes.
     pub size: usize,
-    /// What the kernel does with it.
+    /// The use by the kernel.
     pub kind: ParamKind,
-    /// For a pointer: the parameter that has the number of elements there, and their size in bytes; a size of
-    /// 0 stands for the whole allocation.
+    /// For a pointer: the parameter that has the number of elements, and the size of an element in bytes. A
+    /// size of 0 stands for the whole allocation.
     pub counted: (u32, u32),
 }
 
@@ -56,8 +56,8 @@ impl Param {
         Param { size: 8, kind, counted: (0, 0) }
     }
 
-    /// Returns a pointer to so many elements of `T` as another parameter says, which is passed by value and
-    /// has 4 or 8 bytes. Other pointers stand for the whole allocation that they are in.
+    /// Returns a pointer to as many elements of `T` as another parameter says. That parameter is passed by
+    /// value and has 4 or 8 bytes. Other pointers stand for their whole allocation.
     pub const fn counted_by<T>(self, param: u32) -> Param {
         Param { counted: (param, size_of::<T>() as u32), ..self }
     }
@@ -68,13 +68,13 @@ impl Param {
     }
 }
 
-/// One launch, as the driver hands it to the client.
+/// One launch, as passed from the driver to the client.
 #[repr(C)]
 pub(crate) struct RawLaunch {
     pub(crate) grid: [u32; 3],
     pub(crate) block: [u32; 3],
     pub(crate) shared_bytes: u32,
-    /// How many pointers stand at `params`.
+    /// The number of pointers at `params`.
     pub(crate) count: u32,
     pub(crate) params: *const *const c_void,
 }
@@ -82,7 +82,7 @@ pub(crate) struct RawLaunch {
 /// Runs a registered kernel and returns a code.
 pub(crate) type KernelCall = unsafe extern "C" fn(user: *const c_void, launch: *const RawLaunch) -> u32;
 
-/// A piece of text, borrowed for the length of a call.
+/// Text that is borrowed for the time of a call.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Text {
@@ -96,11 +96,11 @@ impl Text {
     }
 
     /// # Safety
-    /// The text it was made of must still be live.
+    /// The text that it was made of is still live.
     pub(crate) unsafe fn as_str<'a>(self) -> &'a str {
-        // SAFETY: `of` took both from one live `str`; the caller vouches that it still is.
+        // SAFETY: `of` took both from one `str`, which is still live: the contract of this function.
         let bytes = unsafe { std::slice::from_raw_parts(self.start, self.len) };
-        // SAFETY: the bytes are those of a `str`.
+        // SAFETY: the bytes are those of a `str`, which is valid UTF-8.
         unsafe { std::str::from_utf8_unchecked(bytes) }
     }
 }
@@ -135,20 +135,20 @@ pub enum Which {
     Memory,
 }
 
-/// What becomes of host functions.
+/// What happens to host functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostFunctions {
     /// They are called by their stream's thread.
     Called,
-    /// They are never called; the stream goes on.
+    /// They are never called, and the stream continues.
     Dropped,
     /// They are called this many microseconds late.
     LateUs(u64),
-    /// All of them are called by one thread of the device, one after the other.
+    /// One thread of the device calls all of them, one after the other.
     Serialised,
 }
 
-/// When the host learns what a stream has done.
+/// When the host learns of the work that a stream has done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Seen {
@@ -166,7 +166,7 @@ impl Seen {
     }
 }
 
-/// What can be set, each with up to three numbers.
+/// The settings, each with up to three numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Setting {
@@ -189,7 +189,7 @@ pub(crate) enum Setting {
     /// Which, n-th.
     StallOperation,
     ReleaseStall,
-    /// The one that was issued first of those in force.
+    /// The first that was issued of those in force.
     ReleaseFirstStall,
     /// 0 called, 1 dropped, 2 late (microseconds), 3 serialised.
     HostFunctions,
@@ -215,11 +215,11 @@ pub(crate) enum Setting {
     DriverVersion,
 }
 
-/// What can be listed, line by line.
+/// The lists that the client can request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum List {
-    /// The functions called, each with how often.
+    /// The functions that were called, each with the number of calls.
     Calls,
     /// The violations, each with its kind.
     Violations,
@@ -227,19 +227,19 @@ pub(crate) enum List {
     Log,
 }
 
-/// Takes one line of a list.
+/// Receives one line of a list.
 pub(crate) type Sink = unsafe extern "C" fn(into: *mut c_void, number: u64, text: Text);
 
-/// What a device holds and has done.
+/// The objects of a device, and its statistics.
 ///
-/// Everything that is live is zero again after the last release of the context, and so is what a program that
-/// frees all it has taken sees before.
+/// All counts of live objects are zero again after the last release of the context, and also before that in a
+/// program that has freed all of its objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Counters {
-    /// How often the primary context is retained.
+    /// The number of retains of the primary context.
     pub retains: u64,
-    /// Live streams, the default one not counted.
+    /// Live streams, without the default one.
     pub streams: u64,
     /// Live events.
     pub events: u64,
@@ -253,29 +253,29 @@ pub struct Counters {
     pub allocations: u64,
     /// Bytes of device memory allocated.
     pub bytes: u64,
-    /// The most bytes of device memory that were ever allocated at once.
+    /// The maximum of allocated bytes of device memory.
     pub peak_bytes: u64,
     /// Live allocations of pinned host memory.
     pub pinned_allocations: u64,
     /// Bytes of pinned host memory allocated.
     pub pinned_bytes: u64,
-    /// Threads that streams have and that have not ended.
+    /// Threads of streams that have not ended.
     pub threads: u64,
-    /// Operations issued; the nodes of a graph count one each at every launch.
+    /// Operations issued. At every launch of a graph, each node counts as one.
     pub issued: u64,
-    /// Operations executed. Those that failed or were skipped are not among them.
+    /// Operations executed, without those that failed or were skipped.
     pub executed: u64,
     /// Asynchronous copies from or to host memory that is not pinned.
     pub pageable_copies: u64,
-    /// Streams that stand still at an operation that was stalled.
+    /// Streams that are stopped at a stalled operation.
     pub stalled: u64,
 }
 
-/// What is wrong with a use of the driver.
+/// The kinds of wrong use of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum ViolationKind {
-    /// Two accesses to one allocation with no order between them, one of them a write.
+    /// Two accesses to one allocation without an order between them, one of which is a write.
     Race,
     /// An access to memory after it was freed.
     UseAfterFree,
@@ -296,7 +296,8 @@ impl ViolationKind {
         [Self::Race, Self::UseAfterFree, Self::OutOfBounds, Self::DoubleFree, Self::Leak, Self::Overrun, Self::CallInCallback];
 }
 
-/// The driver's side, as the client finds it behind [`CONTROL_SYMBOL`]. `wire` stands first for ever.
+/// The driver's side, which the client finds behind [`CONTROL_SYMBOL`]. `wire` is the first field in all
+/// versions.
 #[repr(C)]
 pub(crate) struct Control {
     pub(crate) wire: u32,

@@ -1,4 +1,4 @@
-//! `cuCtx*`.
+//! Contexts: `cuCtx*`.
 
 use std::ffi::{c_int, c_uint};
 

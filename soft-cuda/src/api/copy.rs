@@ -52,7 +52,7 @@ extern "C" fn cuMemcpyPeerAsync(
     })
 }
 
-/// Which side is where is found out from the addresses.
+/// The addresses tell whether each end is on the device or on the host.
 #[unsafe(no_mangle)]
 extern "C" fn cuMemcpyAsync(into: u64, from: u64, len: usize, stream: Handle) -> u32 {
     on_stream(Api::cuMemcpyAsync, stream, |call, stream| {
@@ -82,7 +82,7 @@ extern "C" fn cuMemcpyDtoH_v2(into: Address, from: u64, len: usize) -> u32 {
     })
 }
 
-/// Returns where a copy from the host reads: pageable memory is the caller's again when the call returns, so
+/// Returns where a copy from the host reads. The caller may reuse pageable memory once the call returns, so
 /// it is copied now.
 fn host_source(device: &Device, from: In<u8>, len: usize, is_counted: bool) -> Outcome<End> {
     let address = from.0 as usize;
@@ -90,7 +90,7 @@ fn host_source(device: &Device, from: In<u8>, len: usize, is_counted: bool) -> O
         return Ok(End::Host(address));
     }
     if is_counted {
-        // ORDERING: Relaxed: a statistic.
+        // ORDERING: Relaxed: a statistic that guards no other data.
         device.numbers.pageable_copies.fetch_add(1, Ordering::Relaxed);
     }
     let bytes: Arc<[u8]> = from.list(len)?.into();
@@ -105,7 +105,8 @@ fn copy(call: &mut Call, stream: &Arc<Stream>, name: &'static str, into: End, fr
     }
     stream.submit(Command::Copy(Copy { name, into, from, len }))?;
     if is_pageable {
-        // As CUDA does: the caller's memory is written when the call returns.
+        // As in CUDA, the caller's memory is written when the call returns.
+        // ORDERING: Relaxed: a statistic that guards no other data.
         call.device.numbers.pageable_copies.fetch_add(1, Ordering::Relaxed);
         return stream.see_through();
     }

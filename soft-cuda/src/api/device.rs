@@ -1,4 +1,4 @@
-//! `cuDevice*`.
+//! Devices: `cuDevice*`.
 
 use std::ffi::{c_char, c_int};
 
@@ -16,7 +16,7 @@ const CAN_USE_STREAM_MEM_OPS: u32 = 92;
 const CAN_USE_64_BIT_STREAM_MEM_OPS: u32 = 122;
 const MEMORY_POOLS_SUPPORTED: u32 = 115;
 
-/// What a device says of itself, by the numbers of `CUdevice_attribute`; 0 for everything else.
+/// The attributes of a device, by the numbers of `CUdevice_attribute`. All others are 0.
 const ATTRIBUTES: &[(u32, i32)] = &[
     (1, 1024), // threads per block
     (2, 1024), // block dimensions
@@ -36,7 +36,7 @@ const ATTRIBUTES: &[(u32, i32)] = &[
     (76, 0),
     (78, 1), // stream priorities
     (CAN_USE_STREAM_MEM_OPS, 1),
-    (93, 1), // 64 bits, as older drivers number it
+    (93, 1), // 64-bit values, as numbered by older drivers
     (99, 1), // can register host memory
     (MEMORY_POOLS_SUPPORTED, 1),
     (CAN_USE_64_BIT_STREAM_MEM_OPS, 1),
@@ -50,7 +50,7 @@ impl Device {
         ATTRIBUTES.iter().find(|&&(known, _)| known == attribute).map_or(0, |&(_, value)| value)
     }
 
-    /// "Not supported" where a test has switched it off.
+    /// Returns "not supported" if a test has switched the operation off.
     pub(super) fn check_values_supported(&self, is_64_bit: bool) -> Outcome {
         let attribute = if is_64_bit { CAN_USE_64_BIT_STREAM_MEM_OPS } else { CAN_USE_STREAM_MEM_OPS };
         if self.attribute(attribute) > 0 { Ok(()) } else { Err(Code::NOT_SUPPORTED) }

@@ -1,5 +1,5 @@
-//! How every call begins: find the device it concerns, count it, let a planned fault or a dead context answer
-//! instead.
+//! The beginning of every call: it finds the device, counts the call, and returns early on a planned fault or
+//! a dead context.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::driver::stream::Stream;
 use crate::driver::table::{Handle, Kind};
 use crate::wire::ViolationKind;
 
-/// A call in progress; it writes its line of the log.
+/// A call in progress. It writes its line of the log.
 pub(super) struct Call {
     pub(super) device: &'static Device,
     api: Api,
@@ -24,7 +24,7 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// Adds something to the call's line in the log, if one is kept.
+    /// Adds a detail to the call's line in the log, if a log is kept.
     pub(super) fn note(&mut self, detail: impl FnOnce() -> String) {
         if self.device.log.is_kept() {
             self.detail = detail();
@@ -42,7 +42,7 @@ impl Call {
     }
 }
 
-/// Runs the body of a C function; a panic of the driver's own becomes "unknown", since none may cross C.
+/// Runs the body of a C function. A panic of the driver becomes "unknown", because no panic may cross C.
 pub(super) fn answer(body: impl FnOnce() -> Outcome) -> u32 {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => 0,
@@ -51,7 +51,7 @@ pub(super) fn answer(body: impl FnOnce() -> Outcome) -> u32 {
     }
 }
 
-/// A call that concerns no device.
+/// Enters a call that concerns no device.
 pub(super) fn on_process(api: Api, body: impl FnOnce() -> Outcome) -> u32 {
     answer(|| match PROCESS_STATE.calls.count(api) {
         Some(code) => Err(code),
@@ -59,11 +59,12 @@ pub(super) fn on_process(api: Api, body: impl FnOnce() -> Outcome) -> u32 {
     })
 }
 
-/// A call that names a device. A dead context does not keep it from being answered.
+/// Enters a call that names a device. A dead context does not prevent it.
 pub(super) fn on_device(api: Api, ordinal: i32, body: impl FnOnce(&'static Device) -> Outcome) -> u32 {
     answer(|| {
         check_initialized()?;
         let device = u32::try_from(ordinal).ok().and_then(device::known).ok_or(Code::INVALID_DEVICE)?;
+        // ORDERING: Relaxed: a switch that a test sets before it calls.
         if device.switches.is_absent.load(Ordering::Relaxed) || has_no_device() {
             return Err(Code::INVALID_DEVICE);
         }
@@ -75,7 +76,7 @@ pub(super) fn on_device(api: Api, ordinal: i32, body: impl FnOnce(&'static Devic
     })
 }
 
-/// A call that concerns the current context.
+/// Enters a call that concerns the current context.
 pub(super) fn on_context(api: Api, body: impl FnOnce(&mut Call) -> Outcome) -> u32 {
     answer(|| {
         check_initialized()?;
@@ -83,13 +84,13 @@ pub(super) fn on_context(api: Api, body: impl FnOnce(&mut Call) -> Outcome) -> u
     })
 }
 
-/// A call that names an object, and with it the device.
+/// Enters a call that names an object, and with it the device.
 pub(super) fn on_object(api: Api, handle: Handle, kind: Kind, body: impl FnOnce(&mut Call) -> Outcome) -> u32 {
     answer(|| on_live(api, owner(handle, kind)?, None, body))
 }
 
-/// A call that names a stream. The default streams, the legacy one and the one per thread, are one stream of
-/// the current context.
+/// Enters a call that names a stream. Both default streams, the legacy one and the one per thread, are one
+/// stream of the current context.
 pub(super) fn on_stream(api: Api, handle: Handle, body: impl FnOnce(&mut Call, &Arc<Stream>) -> Outcome) -> u32 {
     answer(|| {
         let (device, stream) = if handle.0 <= 2 {

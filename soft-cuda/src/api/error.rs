@@ -1,4 +1,4 @@
-//! Names of codes, and the calls that ask about the driver as a whole.
+//! Names of codes, and the calls that query the driver as a whole.
 
 use std::ffi::{c_char, c_int, c_uint};
 use std::sync::atomic::Ordering;
@@ -18,7 +18,7 @@ extern "C" fn cuInit(flags: c_uint) -> u32 {
         if has_no_device() {
             return Err(Code::NO_DEVICE);
         }
-        // ORDERING: Release: pairs with the Acquire of every call that needs it.
+        // ORDERING: Release pairs with the Acquire in `check_initialized`.
         PROCESS_STATE.is_initialized.store(true, Ordering::Release);
         Ok(())
     })
@@ -26,6 +26,7 @@ extern "C" fn cuInit(flags: c_uint) -> u32 {
 
 #[unsafe(no_mangle)]
 extern "C" fn cuDriverGetVersion(version: Out<c_int>) -> u32 {
+    // ORDERING: Relaxed: a number that a test sets before it calls.
     on_process(Api::cuDriverGetVersion, || version.put(PROCESS_STATE.version.load(Ordering::Relaxed) as c_int))
 }
 

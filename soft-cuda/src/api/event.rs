@@ -1,4 +1,4 @@
-//! `cuEvent*`.
+//! Events: `cuEvent*`.
 
 use std::ffi::c_uint;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ extern "C" fn cuEventCreate(event: Out<Handle>, _flags: c_uint) -> u32 {
         if event.is_null() {
             return Err(Code::INVALID_VALUE);
         }
-        // ORDERING: Relaxed: only the numbers' being different matters.
+        // ORDERING: Relaxed: the numbers only have to differ.
         let number = device.numbers.last_event.fetch_add(1, Ordering::Relaxed) as u32 + 1;
         let handle = device.events.add(Arc::new(Event::new(device, number)));
         call.note(|| format!("event={}", number));

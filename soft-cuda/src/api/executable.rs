@@ -1,4 +1,4 @@
-//! `cuGraphExec*`: graphs that can be launched.
+//! Executable graphs: `cuGraphExec*`.
 
 use std::ffi::c_ulonglong;
 use std::sync::Arc;
@@ -21,7 +21,8 @@ struct UpdateResult {
 
 #[unsafe(no_mangle)]
 extern "C" fn cuGraphInstantiateWithFlags(executable: Out<Handle>, graph: Handle, flags: c_ulonglong) -> u32 {
-    /// Free on launch, upload, use node priorities; launching from the device is beyond this driver.
+    /// Automatic free on launch, upload, use of node priorities. This driver does not support launches from
+    /// the device.
     const KNOWN: u64 = 1 | 2 | 8;
     on_object(Api::cuGraphInstantiateWithFlags, graph, Kind::Graph, |call| {
         if flags & !KNOWN != 0 || executable.is_null() {
@@ -60,7 +61,7 @@ extern "C" fn cuGraphExecMemsetNodeSetParams(executable: Handle, node: Handle, p
 
 #[unsafe(no_mangle)]
 extern "C" fn cuGraphExecUpdate_v2(executable: Handle, graph: Handle, result: Out<UpdateResult>) -> u32 {
-    /// The shape is another one, in `CUgraphExecUpdateResult`.
+    /// `CUgraphExecUpdateResult`: the topology differs.
     const TOPOLOGY_CHANGED: u32 = 2;
     on_object(Api::cuGraphExecUpdate_v2, executable, Kind::Executable, |call| {
         let graph = owner(graph, Kind::Graph)?.graphs.get(graph)?;
@@ -71,7 +72,7 @@ extern "C" fn cuGraphExecUpdate_v2(executable: Handle, graph: Handle, result: Ou
     })
 }
 
-/// There is nothing to be uploaded.
+/// Does nothing, because there is nothing to upload.
 #[unsafe(no_mangle)]
 extern "C" fn cuGraphUpload(executable: Handle, _stream: Handle) -> u32 {
     on_object(Api::cuGraphUpload, executable, Kind::Executable, |call| call.device.executables.get(executable).map(drop))

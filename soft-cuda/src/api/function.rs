@@ -31,7 +31,7 @@ extern "C" fn cuModuleLoadDataEx(
 fn load(api: Api, module: Out<Handle>, image: In<u8>) -> u32 {
     on_context(api, |call| {
         if image.get()? == 0x7f {
-            // A cubin is not text, and nothing here could run it.
+            // A cubin is not text, and this driver cannot run it.
             return Err(Code::INVALID_IMAGE);
         }
         let text = text(image.0.cast())?;
@@ -45,8 +45,8 @@ fn text<'a>(start: *const c_char) -> Outcome<&'a str> {
     if start.is_null() {
         return Err(Code::INVALID_VALUE);
     }
-    // SAFETY: not null, and so, by the contract of the C function that took it, text that ends with a zero
-    // byte.
+    // SAFETY: the pointer is not null. So it points to text that ends with a zero byte, by the contract of
+    // the C function that took it.
     let text = unsafe { CStr::from_ptr(start) };
     text.to_str().map_err(|_| Code::INVALID_IMAGE)
 }
@@ -80,7 +80,8 @@ extern "C" fn cuFuncGetAttribute(value: Out<c_int>, attribute: c_uint, function:
     on_object(Api::cuFuncGetAttribute, function, Kind::Function, |call| {
         let function = call.device.functions.get(function)?;
         let set = lock(&function.attributes).get(&attribute).copied();
-        // 0 is the most threads of a block; the rest of what a compiler would know is nothing.
+        // Attribute 0 is the maximum of threads of a block. All other attributes that a compiler would know
+        // are 0.
         value.put(set.unwrap_or(if attribute == 0 { 1024 } else { 0 }))
     })
 }
@@ -94,7 +95,7 @@ extern "C" fn cuFuncSetAttribute(function: Handle, attribute: c_uint, value: c_i
     })
 }
 
-/// Where a function's parameters stand.
+/// The pointers to a function's parameters.
 pub(super) type Params = *const *const c_void;
 
 #[unsafe(no_mangle)]
@@ -137,8 +138,8 @@ pub(super) fn launch(function: &Arc<Function>, shape: Shape, params: Params, ext
         return Err(Code::NOT_SUPPORTED);
     }
     let kernel = function.kernel()?.clone();
-    // SAFETY: by the contract of the C function that took them there is one pointer for each parameter of the
-    // kernel.
+    // SAFETY: `params` has one pointer for each parameter of the kernel, by the contract of the C function
+    // that took it.
     let arguments = unsafe { kernel.copy_arguments(params) }?;
     Ok(Launch { kernel, grid, block, shared_bytes, arguments })
 }

@@ -1,4 +1,4 @@
-//! `cuGraph*`: graphs as they are described.
+//! Graph definitions: `cuGraph*`.
 
 use std::ffi::{c_uint, c_void};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::driver::command::{Command, Copy, End, Fill};
 use crate::driver::graph::Graph;
 use crate::driver::table::{Handle, Kind};
 
-/// `CUDA_KERNEL_NODE_PARAMS`, as far as it is read.
+/// `CUDA_KERNEL_NODE_PARAMS`, up to the last field that is read.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(super) struct KernelParams {
@@ -134,7 +134,7 @@ extern "C" fn cuGraphDestroy(graph: Handle) -> u32 {
     on_object(Api::cuGraphDestroy, graph, Kind::Graph, |call| call.device.graphs.remove(graph).map(drop))
 }
 
-/// The nodes that a new one comes after.
+/// The predecessors of a new node.
 struct After {
     nodes: In<Handle>,
     count: usize,

@@ -1,4 +1,4 @@
-//! Allocation: device memory, stream-ordered or not, and pinned host memory.
+//! Allocation of device memory, in stream order or not, and of pinned host memory.
 
 use std::ffi::c_uint;
 use std::sync::Arc;
@@ -95,7 +95,7 @@ extern "C" fn cuMemFreeAsync(address: u64, stream: Handle) -> u32 {
     })
 }
 
-/// Frees on the host's own account. Nothing is waited for: whoever still works there races with it.
+/// Frees memory as an access of the host, without a wait: work that still uses the memory races with it.
 fn free_now(call: &mut Call, residence: Residence, address: usize) -> Outcome {
     if address == 0 {
         return Ok(());
@@ -111,7 +111,7 @@ fn free_now(call: &mut Call, residence: Residence, address: usize) -> Outcome {
     Ok(())
 }
 
-/// Returns the live allocation that starts there.
+/// Returns the live allocation that starts at the address.
 fn freeable(call: &mut Call, residence: Residence, address: usize) -> Outcome<Arc<Allocation>> {
     let complaint = match memory::find(call.device, address) {
         Some(allocation) if allocation.start() == address && allocation.residence == residence => {

@@ -1,8 +1,8 @@
-//! The C functions. Each finds out whom it concerns, lets [`enter`] count it and look for faults, and leaves
-//! the rest to [`crate::driver`].
+//! The C functions. Each finds the object that it concerns, lets [`enter`] count the call and look for
+//! faults, and leaves the rest to [`crate::driver`].
 //!
-//! Pointers from outside come in as [`Out`] and [`In`], which only C callers can make: the contract of the C
-//! function is what makes writing and reading through them sound.
+//! Pointers from outside come as [`Out`] and [`In`], which only C callers can make. The contract of the C
+//! function makes reads and writes through them sound.
 
 mod context;
 mod copy;
@@ -20,7 +20,7 @@ use std::ffi::c_void;
 
 use crate::code::{Code, Outcome};
 
-/// Where a result goes: null, or room for a `T`.
+/// The place for a result: null, or room for a `T`.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 struct Out<T>(*mut T);
@@ -30,7 +30,8 @@ impl<T> Out<T> {
         if self.0.is_null() {
             return Err(Code::INVALID_VALUE);
         }
-        // SAFETY: not null, and so, by the contract of the C function that took it, room for a `T`.
+        // SAFETY: the pointer is not null. So it points to room for a `T`, by the contract of the C function
+        // that took it.
         unsafe { self.0.write(value) };
         Ok(())
     }
@@ -40,7 +41,7 @@ impl<T> Out<T> {
     }
 }
 
-/// Where an argument stands: null, or as many `T`s as the C function says.
+/// The place of an argument: null, or as many `T`s as the C function specifies.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 struct In<T>(*const T);
@@ -50,11 +51,12 @@ impl<T: Copy> In<T> {
         if self.0.is_null() {
             return Err(Code::INVALID_VALUE);
         }
-        // SAFETY: not null, and so, by the contract of the C function that took it, a `T`.
+        // SAFETY: the pointer is not null. So it points to a `T`, by the contract of the C function that took
+        // it.
         Ok(unsafe { self.0.read() })
     }
 
-    /// Copies the first `count`.
+    /// Copies the first `count` elements.
     fn list(self, count: usize) -> Outcome<Vec<T>> {
         if count == 0 {
             return Ok(Vec::new());
@@ -62,10 +64,11 @@ impl<T: Copy> In<T> {
         if self.0.is_null() {
             return Err(Code::INVALID_VALUE);
         }
-        // SAFETY: not null, and so, by the contract of the C function that took it, `count` of them.
+        // SAFETY: the pointer is not null. So it points to `count` elements, by the contract of the C
+        // function that took it.
         Ok(unsafe { std::slice::from_raw_parts(self.0, count) }.to_vec())
     }
 }
 
-/// Host memory of the caller's.
+/// An address in the caller's memory on the host.
 type Address = *mut c_void;

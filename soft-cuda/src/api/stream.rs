@@ -1,4 +1,4 @@
-//! `cuStream*`, `cuLaunchHostFunc`, and the beginning and end of a capture.
+//! Streams: `cuStream*`, `cuLaunchHostFunc`, and the beginning and end of a capture.
 
 use std::ffi::{c_int, c_uint};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ fn create(api: Api, stream: Out<Handle>) -> u32 {
         if stream.is_null() {
             return Err(Code::INVALID_VALUE);
         }
-        // ORDERING: Relaxed: only the numbers' being different matters.
+        // ORDERING: Relaxed: the numbers only have to differ.
         let number = device.numbers.last_stream.fetch_add(1, Ordering::Relaxed) as u32 + 1;
         let handle = device.streams.add(Arc::new(Stream::new(device, number)));
         call.note(|| format!("stream={}", number));
@@ -38,7 +38,7 @@ fn create(api: Api, stream: Out<Handle>) -> u32 {
     })
 }
 
-/// Returns at once; what was issued is still done.
+/// Returns at once. Issued work is still done.
 #[unsafe(no_mangle)]
 extern "C" fn cuStreamDestroy_v2(stream: Handle) -> u32 {
     on_stream(Api::cuStreamDestroy_v2, stream, |call, _| {

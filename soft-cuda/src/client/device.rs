@@ -1,4 +1,4 @@
-//! The control of one device: its faults, its switches, and what it has found and counted.
+//! The control of one device: its faults, its switches, its findings and its counters.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -9,17 +9,17 @@ use std::time::Duration;
 use crate::code::Code;
 use crate::wire::{Control, Counters, DEVICES, HostFunctions, List, Seen, Setting, Text, ViolationKind, Which};
 
-/// Something that was done wrong.
+/// A wrong use of the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// What kind of wrong.
+    /// The kind of error.
     pub kind: ViolationKind,
     /// The operations concerned, each with its kernel or kind, its stream and its number.
     pub text: String,
 }
 
-/// The control of one device. Faults are counted from when they are planned: the first operation, call or
-/// allocation after that is number 1. They are used up by happening.
+/// The control of one device. Faults count from the time when they are planned: the first operation, call or
+/// allocation after that is number 1. Each planned fault happens once.
 #[derive(Clone)]
 pub struct Device {
     control: &'static Control,
@@ -31,12 +31,13 @@ pub struct Device {
 static CLAIMED: AtomicU64 = AtomicU64::new(0);
 const _: () = assert!(DEVICES <= u64::BITS);
 
-/// Keeps a device from having a second owner, even while it has no context.
+/// Prevents a second owner of a device, even while the device has no context.
 struct Claim(u32);
 
 impl Claim {
     fn new(ordinal: u32) -> Option<Self> {
-        // ORDERING: AcqRel: the next owner resets the device after all that the owner before did with it.
+        // ORDERING: Acquire pairs with the Release in `drop`: the new owner resets the device after all calls
+        // of the previous owner.
         let before = CLAIMED.fetch_or(1 << ordinal, Ordering::AcqRel);
         (before & 1 << ordinal == 0).then(|| Self(ordinal))
     }
@@ -44,7 +45,7 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        // ORDERING: Release: see `new`.
+        // ORDERING: Release pairs with the Acquire in `new`.
         CLAIMED.fetch_and(!(1 << self.0), Ordering::Release);
     }
 }
@@ -54,7 +55,8 @@ impl Device {
         Self { control, ordinal, _claim: None }
     }
 
-    /// Makes this and its clones the device's only owners. Returns none if it has one, or a context.
+    /// Makes this and its clones the device's only owners. Returns None if the device has an owner, or a
+    /// context.
     pub(super) fn claim(mut self) -> Option<Self> {
         self._claim = Some(Arc::new(Claim::new(self.ordinal)?));
         (self.counters().retains == 0).then_some(self)
@@ -65,7 +67,7 @@ impl Device {
         self.ordinal as usize
     }
 
-    /// Has the `nth` call from now of a driver function return the code and do nothing.
+    /// Makes the `nth` call from now of a driver function return the code and do nothing.
     ///
     /// # Panics
     /// If the driver has no function of that name.
@@ -73,51 +75,50 @@ impl Device {
         fail_call(self.control, self.ordinal, name, nth, code);
     }
 
-    /// Has the `nth` operation from now fail when its stream gets there. If the code is fatal the context
-    /// answers nothing else from then on and no operation is executed any more; else the next query or
+    /// Makes the `nth` operation from now fail when its stream reaches it. If the code is fatal, the context
+    /// returns only this code from then on, and executes no more operations. Otherwise the next query or
     /// synchronisation of the stream returns it, once.
     pub fn fail_operation(&self, which: Which, nth: u64, code: Code) {
         self.set(Setting::FailOperation, which as u64, nth, u64::from(code.0));
     }
 
-    /// Has the `nth` operation from now begin that much later.
+    /// Delays the start of the `nth` operation from now.
     pub fn delay_operation(&self, which: Which, nth: u64, delay: Duration) {
         self.set(Setting::DelayOperation, which as u64, nth, micros(delay));
     }
 
-    /// Has every operation begin that much later.
+    /// Delays the start of every operation.
     pub fn delay_every_operation(&self, delay: Duration) {
         self.set(Setting::DelayEveryOperation, micros(delay), 0, 0);
     }
 
-    /// Has the stream stop at the `nth` operation from now, until [`release_stall`](Self::release_stall) or
-    /// the end of the context.
+    /// Stops the stream at the `nth` operation from now, until [`release_stall`](Self::release_stall) or the
+    /// end of the context.
     pub fn stall_operation(&self, which: Which, nth: u64) {
         self.set(Setting::StallOperation, which as u64, nth, 0);
     }
 
-    /// Lets every stream go on that stands still, and every one whose operation to stop at was issued
-    /// already.
+    /// Releases every stopped stream, and every stall whose operation was already issued.
     pub fn release_stall(&self) {
         self.set(Setting::ReleaseStall, 0, 0, 0);
     }
 
-    /// Lets one stream go on: that whose operation to stop at was issued first.
+    /// Releases one stream: the one whose stalled operation was issued first.
     pub fn release_first_stall(&self) {
         self.set(Setting::ReleaseFirstStall, 0, 0, 0);
     }
 
-    /// Has the `nth` allocation from now fail, of device or pinned memory.
+    /// Makes the `nth` allocation from now fail, of device or pinned memory.
     pub fn fail_allocation(&self, nth: u64) {
         self.set(Setting::FailAllocation, nth, 0, 0);
     }
 
-    /// Sets how much device memory can be allocated at once.
+    /// Sets the limit of allocated device memory, in bytes.
     pub fn memory_limit(&self, bytes: u64) {
         self.set(Setting::MemoryLimit, bytes, 0, 0);
     }
 
-    /// Sets what becomes of the host functions that are reached from now on.
+    /// Sets what happens to host functions that streams reach from now on.
     pub fn host_functions(&self, mode: HostFunctions) {
         let (mode, time_us) = match mode {
             HostFunctions::Called => (0, 0),
@@ -128,97 +129,97 @@ impl Device {
         self.set(Setting::HostFunctions, mode, time_us, 0);
     }
 
-    /// Sets when the values are written that streams come to from now on. The calls succeed in any case.
+    /// Sets when the host sees values that streams write from now on. The calls succeed in any case.
     pub fn written_values(&self, seen: Seen) {
         self.set(Setting::WrittenValues, seen as u64, 0, 0);
     }
 
-    /// Sets when queries of events succeed, from now on. Waits for events are as ever.
+    /// Sets when queries of events succeed, from now on. Waits for events do not change.
     pub fn event_queries(&self, seen: Seen) {
         self.set(Setting::Events, seen as u64, 0, 0);
     }
 
-    /// Sets what the device says to an attribute, by its number in `CUdevice_attribute`. Saying 0 to 115
-    /// (memory pools), 92 (stream memory operations) or 122 (those of 64 bits) makes their functions refuse
-    /// too.
+    /// Sets an attribute of the device, by its number in `CUdevice_attribute`. The value 0 for 115 (memory
+    /// pools), 92 (stream memory operations) or 122 (those of 64 bits) also makes their functions refuse.
     pub fn attribute(&self, attribute: u32, value: i32) {
         self.set(Setting::Attribute, u64::from(attribute), value as u32 as u64, 0);
     }
 
-    /// Has the driver say that there is no such device.
+    /// Sets whether the driver reports that there is no such device.
     pub fn absent(&self, is_absent: bool) {
         self.set(Setting::Absent, u64::from(is_absent), 0, 0);
     }
 
-    /// Switches the check of order off or on. Do it before the first stream is made.
+    /// Switches the check of order off or on. Call this before the first stream is created.
     pub fn track_races(&self, is_tracked: bool) {
         self.set(Setting::TrackRaces, u64::from(is_tracked), 0, 0);
     }
 
-    /// Sets whether the host is taken to have seen every value that a stream has written, as by default, or
-    /// only those that [`host_saw`](Self::host_saw) names. The latter finds more, because what is found no
-    /// longer depends on how fast streams are. Host functions that were called tell the host in either case.
+    /// Sets whether the host counts as having seen every value that a stream has written, which is the
+    /// default, or only those that [`host_saw`](Self::host_saw) names. The latter finds more races, because
+    /// the result no longer depends on the speed of streams. Called host functions inform the host in either
+    /// case.
     pub fn words_inform_host(&self, do_they: bool) {
         self.set(Setting::WordsInformHost, u64::from(do_they), 0, 0);
     }
 
-    /// Says that the host has read the word at the address, where streams write values.
+    /// Declares that the host has read the word at the address, where streams write values.
     pub fn host_saw(&self, word: *const c_void) {
         self.set(Setting::HostSaw, word as u64, 0, 0);
     }
 
-    /// Says that the host reads pinned memory now.
+    /// Declares that the host reads pinned memory now.
     pub fn host_reads(&self, start: *const c_void, bytes: usize) {
         self.set(Setting::HostReads, start as u64, bytes as u64, 0);
     }
 
-    /// Says that the host writes pinned memory now.
+    /// Declares that the host writes pinned memory now.
     pub fn host_writes(&self, start: *const c_void, bytes: usize) {
         self.set(Setting::HostWrites, start as u64, bytes as u64, 0);
     }
 
-    /// Forgets every planned fault, attribute and limit, and lets go what stands still.
+    /// Removes every planned fault, attribute and limit, and releases stopped streams.
     pub fn clear_faults(&self) {
         self.set(Setting::ClearFaults, 0, 0, 0);
     }
 
-    /// Forgets the faults, violations, log and counts, and puts the switches back. What is live stays.
+    /// Removes the faults, violations, log and counts, and resets the switches. Live objects stay.
     pub fn reset(&self) {
         self.set(Setting::Reset, 0, 0, 0);
     }
 
-    /// Returns what the device holds and has done.
+    /// Returns the counters of the device.
     pub fn counters(&self) -> Counters {
         let mut counters = Counters::default();
-        // SAFETY: there is room for them.
+        // SAFETY: `counters` has room for them.
         unsafe { (self.control.counters)(self.ordinal, &mut counters) };
         counters
     }
 
-    /// Returns the functions that were called, each with how often.
+    /// Returns the functions that were called, each with the number of calls.
     pub fn calls(&self) -> Vec<(String, u64)> {
         calls(self.control, self.ordinal)
     }
 
-    /// Returns how often a function was called.
+    /// Returns the number of calls of a function.
     pub fn calls_of(&self, name: &str) -> u64 {
         self.calls().into_iter().find(|(known, _)| known == name).map_or(0, |(_, count)| count)
     }
 
-    /// Returns what was found wrong, in that order. Up to a thousand are kept.
+    /// Returns the violations, in the order in which they were found. Up to a thousand are kept.
     pub fn violations(&self) -> Vec<Violation> {
         let lines = lines(self.control, self.ordinal, List::Violations);
         let kind = |number: u64| ViolationKind::ALL.into_iter().find(|&kind| kind as u64 == number);
         lines.into_iter().filter_map(|(number, text)| Some(Violation { kind: kind(number)?, text })).collect()
     }
 
-    /// Has calls logged from now on, or no longer.
+    /// Sets whether calls are logged from now on.
     pub fn keep_log(&self, is_kept: bool) {
         self.set(Setting::KeepLog, u64::from(is_kept), 0, 0);
     }
 
-    /// Returns the calls in the order in which they returned, each as `name stream=2 detail -> code`, where
-    /// the stream, the detail and a code other than 0 are left out if there is none.
+    /// Returns the calls in the order in which they returned, each as `name stream=2 detail -> code`. The
+    /// stream, the detail and a code of 0 are left out if there is none.
     pub fn log(&self) -> Vec<String> {
         lines(self.control, self.ordinal, List::Log).into_iter().map(|(_, line)| line).collect()
     }
@@ -235,7 +236,7 @@ impl fmt::Debug for Device {
 }
 
 pub(super) fn fail_call(control: &Control, ordinal: u32, name: &str, nth: u64, code: Code) {
-    // SAFETY: the name lives for the call.
+    // SAFETY: the name lives as long as the call.
     let is_known = unsafe { (control.fail_call)(ordinal, Text::of(name), nth, code.0) };
     assert!(is_known, "the soft driver has no function `{name}`");
 }
@@ -246,15 +247,15 @@ pub(super) fn calls(control: &Control, ordinal: u32) -> Vec<(String, u64)> {
 
 fn lines(control: &Control, ordinal: u32, list: List) -> Vec<(u64, String)> {
     let mut lines: Vec<(u64, String)> = Vec::new();
-    // SAFETY: `take` is made for a vector of lines, which lives for the call.
+    // SAFETY: `take` expects a vector of lines, and `lines` lives as long as the call.
     unsafe { (control.list)(ordinal, list, take, (&raw mut lines).cast()) };
     lines
 }
 
 unsafe extern "C" fn take(into: *mut c_void, number: u64, text: Text) {
-    // SAFETY: `lines` passes a vector that nobody else uses meanwhile.
+    // SAFETY: `lines` passes a vector that no other code uses during the call.
     let lines = unsafe { &mut *into.cast::<Vec<(u64, String)>>() };
-    // SAFETY: the driver passes text that lives for the call.
+    // SAFETY: the driver passes text that lives as long as the call.
     let text = unsafe { text.as_str() };
     lines.push((number, text.to_owned()));
 }

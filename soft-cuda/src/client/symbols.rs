@@ -1,4 +1,4 @@
-//! Drivers that lack something: a copy of the file in which a symbol has another name.
+//! Drivers that lack a function: a copy of the file in which a symbol has another name.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -8,9 +8,9 @@ use super::{LoadError, file_name};
 
 /// Copies the driver without the symbols.
 ///
-/// A symbol's name stands in the table of dynamic strings, between two zero bytes. Its first letter is
-/// changed: the length stays, and so does all else. The hash table of symbols still has the name's old hash,
-/// which the new name does not match, so neither name is found.
+/// The name of a symbol is in the table of dynamic strings, between two zero bytes. Its first letter is
+/// changed, so the length and everything else stay the same. The hash table of symbols still has the hash of
+/// the old name, which the new name does not match, so neither name is found.
 pub(super) fn without(path: &Path, names: &[&str]) -> Result<PathBuf, LoadError> {
     static COPIES: AtomicU32 = AtomicU32::new(0);
     let mut file = std::fs::read(path).map_err(|error| LoadError::new(path, error))?;
@@ -22,7 +22,7 @@ pub(super) fn without(path: &Path, names: &[&str]) -> Result<PathBuf, LoadError>
         let place = place.ok_or_else(|| LoadError::new(path, format!("it has no symbol `{name}`")))?;
         strings[place + 1] = b'_';
     }
-    // ORDERING: Relaxed: only the numbers' being different matters.
+    // ORDERING: Relaxed: the numbers only have to differ.
     let number = COPIES.fetch_add(1, Ordering::Relaxed);
     let folder = std::env::temp_dir().join(format!("anabranch-soft-cuda-{}-{number}", std::process::id()));
     let copy = folder.join(file_name(path));
@@ -31,8 +31,8 @@ pub(super) fn without(path: &Path, names: &[&str]) -> Result<PathBuf, LoadError>
     Ok(copy)
 }
 
-/// Finds the table of dynamic strings: the one that the section of dynamic symbols is linked to. Offsets as
-/// in `Elf64_Ehdr` and `Elf64_Shdr`.
+/// Finds the table of dynamic strings: the one that the section of dynamic symbols is linked to. The offsets
+/// are those of `Elf64_Ehdr` and `Elf64_Shdr`.
 fn dynamic_strings(file: &[u8]) -> Option<Range<usize>> {
     const DYNAMIC_SYMBOLS: usize = 11;
     if !file.starts_with(b"\x7fELF\x02\x01") {

@@ -1,4 +1,4 @@
-//! One piece of memory that the driver gave out: the bytes, a guard behind them, and who has touched them.
+//! One block of memory that the driver has allocated: its bytes, a guard behind them, and the accesses to it.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::ops::Range;
@@ -8,19 +8,19 @@ use super::device::Device;
 use super::history::History;
 use crate::code::{Code, Outcome};
 
-/// What CUDA aligns allocations to.
+/// The alignment of allocations in CUDA.
 const ALIGN: usize = 256;
-/// Bytes behind the allocation that nobody may touch.
+/// The number of bytes behind the allocation that no code may access.
 const GUARD: usize = 64;
 
 const FRESH: u8 = 0xCD;
 const FREED: u8 = 0xDD;
 const GUARDED: u8 = 0xFD;
 
-/// The bytes. They stay mapped until the last operation that may touch them is done, whoever has freed them
-/// meanwhile.
+/// The bytes. They stay mapped until the last operation that may access them has ended, even if they were
+/// freed before.
 pub(crate) struct Block {
-    /// An address and no pointer, because every stream's thread may write there, as on a device.
+    /// An address and no pointer, because the thread of any stream may write there, as on a device.
     start: usize,
     len: usize,
     layout: Layout,
@@ -30,43 +30,43 @@ impl Block {
     fn new(len: usize) -> Outcome<Self> {
         let padded = len.checked_add(GUARD).ok_or(Code::OUT_OF_MEMORY)?;
         let layout = Layout::from_size_align(padded, ALIGN).map_err(|_| Code::OUT_OF_MEMORY)?;
-        // SAFETY: the size is not zero, for there is a guard.
+        // SAFETY: the guard makes the size greater than zero.
         let start = unsafe { alloc(layout) };
         if start.is_null() {
             return Err(Code::OUT_OF_MEMORY);
         }
         // SAFETY: the guard is within the layout.
         let guard = unsafe { start.add(len) };
-        // SAFETY: the guard is within the layout, and nobody else knows the block yet.
+        // SAFETY: the guard is within the layout, and the block is not shared yet.
         unsafe { guard.write_bytes(GUARDED, GUARD) };
         Ok(Self { start: start as usize, len, layout })
     }
 
-    /// Returns true if nobody wrote behind the block.
+    /// Returns true if no code wrote behind the block.
     fn is_guard_whole(&self) -> bool {
         let guard = (self.start + self.len) as *const u8;
         (0..GUARD).all(|at| {
-            // SAFETY: within the guard, which `new` allocated and filled.
+            // SAFETY: the byte is within the guard, which `new` allocated and filled.
             let byte = unsafe { guard.wrapping_add(at).read_volatile() };
             byte == GUARDED
         })
     }
 
     fn fill(&self, byte: u8) {
-        // SAFETY: within the block. A stream that still works there races with this one, was reported when it
-        // was issued, and finds rubbish, as it would on a device.
+        // SAFETY: the bytes are within the block. A stream that still works there races with this write. The
+        // race was reported at issue, and the stream reads garbage, as on a device.
         unsafe { (self.start as *mut u8).write_bytes(byte, self.len) };
     }
 }
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // SAFETY: allocated with this very layout in `new`, and nobody else holds the block.
+        // SAFETY: `new` allocated the memory with this layout, and no other code has the block.
         unsafe { dealloc(self.start as *mut u8, self.layout) };
     }
 }
 
-/// Where an allocation lives.
+/// The kind of memory that holds an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Residence {
     Device,
@@ -99,12 +99,12 @@ impl Allocation {
         self.block.start..self.block.start + self.block.len
     }
 
-    /// Fills it with what fresh memory holds.
+    /// Fills it with the pattern of fresh memory.
     pub(crate) fn poison_fresh(&self) {
         self.block.fill(FRESH);
     }
 
-    /// Fills it with what freed memory holds, and returns false if somebody wrote behind it.
+    /// Fills it with the pattern of freed memory. Returns false if some code wrote behind it.
     pub(crate) fn poison_freed(&self) -> bool {
         self.block.fill(FREED);
         self.block.is_guard_whole()

@@ -1,5 +1,5 @@
-//! Calls foreign code: host functions and kernels. No lock of the driver is held meanwhile, and the code may
-//! not call the driver.
+//! Calls foreign code: host functions and kernels. The caller holds no lock of the driver during the call,
+//! and the foreign code may not call the driver.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -9,14 +9,15 @@ use std::thread::JoinHandle;
 
 use super::lock;
 
-/// What `cuLaunchHostFunc` takes.
+/// The type of function that `cuLaunchHostFunc` takes.
 pub(crate) type HostFunction = unsafe extern "C" fn(*mut c_void);
 
-/// A host function with its argument. The argument is the caller's; the driver only hands it on.
+/// A host function with its argument, which the driver only passes on.
 #[derive(Clone, Copy)]
 pub(crate) struct HostCall {
     pub(crate) function: HostFunction,
-    /// An address, so that it can go to another thread; the caller vouches for that.
+    /// An address, so that it can move to another thread. The caller of `cuLaunchHostFunc` guarantees that
+    /// this is sound.
     pub(crate) argument: usize,
 }
 
@@ -24,12 +25,12 @@ thread_local! {
     static IS_IN_FOREIGN_CODE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Returns true on a thread that is inside a host function or a kernel.
+/// Returns true on a thread that runs a host function or a kernel.
 pub(crate) fn is_in_foreign_code() -> bool {
     IS_IN_FOREIGN_CODE.try_with(Cell::get).unwrap_or(false)
 }
 
-/// Runs foreign code, marked as such.
+/// Runs foreign code, and marks the thread for that time.
 pub(crate) fn foreign<R>(call: impl FnOnce() -> R) -> R {
     IS_IN_FOREIGN_CODE.set(true);
     let result = call();
@@ -39,7 +40,8 @@ pub(crate) fn foreign<R>(call: impl FnOnce() -> R) -> R {
 
 impl HostCall {
     pub(crate) fn call(self) {
-        // SAFETY: who launched the function vouches for it and for its argument, until it has been called.
+        // SAFETY: the caller of `cuLaunchHostFunc` guarantees that the function and its argument are valid
+        // until the call.
         foreign(|| unsafe { (self.function)(self.argument as *mut c_void) });
     }
 }
@@ -54,14 +56,14 @@ struct Caller {
     thread: JoinHandle<()>,
 }
 
-/// The one thread that calls all host functions of a device, where they are to be serialised.
+/// The thread that calls all host functions of a device one after the other, if a test requests that.
 #[derive(Default)]
 pub(crate) struct SerialCaller {
     caller: Mutex<Option<Caller>>,
 }
 
 impl SerialCaller {
-    /// Has the function called and returns when it was.
+    /// Lets the thread call the function, and returns after the call.
     pub(crate) fn call(&self, call: HostCall) {
         let (done, was_called) = sync_channel(1);
         let is_sent = {
@@ -78,7 +80,7 @@ impl SerialCaller {
         }
     }
 
-    /// Ends the thread, after what it was given.
+    /// Ends the thread after the calls that it was given.
     pub(crate) fn stop(&self) {
         let Some(caller) = lock(&self.caller).take() else { return };
         drop(caller.jobs);

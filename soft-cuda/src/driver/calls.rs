@@ -1,4 +1,4 @@
-//! The functions that the driver exports, how often each was called, and which call is to fail.
+//! The functions that the driver exports, the number of calls of each, and the calls that will fail.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,7 +13,7 @@ macro_rules! functions {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Api { $($name),* }
 
-        /// Their names, by number.
+        /// The names of the functions, by number.
         pub(crate) const NAMES: &[&str] = &[$(stringify!($name)),*];
 
         const ALL: &[Api] = &[$(Api::$name),*];
@@ -52,8 +52,7 @@ impl Api {
         NAMES[self as usize]
     }
 
-    /// Returns true if the call gives something back. A dead context refuses that too, but what was given
-    /// back is gone.
+    /// Returns true if the call releases something. A dead context refuses that, too, but the object is gone.
     pub(crate) fn gives_back(self) -> bool {
         use Api::*;
         matches!(
@@ -76,10 +75,10 @@ struct Rule {
     code: Code,
 }
 
-/// The calls that concern one device, or the process.
+/// The calls that concern one device, or those that concern the process.
 pub(crate) struct Calls {
     counts: [AtomicU64; NAMES.len()],
-    /// Spares calls the lock where none is to fail.
+    /// Whether a failure is planned. If not, calls need not take the lock.
     is_planned: AtomicBool,
     rules: Mutex<Vec<Rule>>,
 }
@@ -93,11 +92,11 @@ impl Calls {
         }
     }
 
-    /// Counts a call and returns the code it is to fail with.
+    /// Counts a call. Returns the code if it must fail.
     pub(crate) fn count(&self, api: Api) -> Option<Code> {
-        // ORDERING: Relaxed: a statistic.
+        // ORDERING: Relaxed: a statistic that guards no other data.
         self.counts[api as usize].fetch_add(1, Ordering::Relaxed);
-        // ORDERING: Relaxed: a plan holds for calls ordered after it, and those see it.
+        // ORDERING: Relaxed: a plan applies only to calls that are ordered after it, and those see the store.
         if !self.is_planned.load(Ordering::Relaxed) {
             return None;
         }
@@ -117,21 +116,27 @@ impl Calls {
 
     pub(crate) fn fail(&self, api: Api, nth: u64, code: Code) {
         lock(&self.rules).push(Rule { api, left: nth.max(1), code });
+        // ORDERING: Relaxed: the plan applies only to calls that are ordered after it. The lock guards the
+        // rules.
         self.is_planned.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn clear_faults(&self) {
         lock(&self.rules).clear();
+        // ORDERING: Relaxed: the plan applies only to calls that are ordered after it. The lock guards the
+        // rules.
         self.is_planned.store(false, Ordering::Relaxed);
     }
 
     pub(crate) fn clear_counts(&self) {
+        // ORDERING: Relaxed: a statistic that guards no other data.
         self.counts.iter().for_each(|count| count.store(0, Ordering::Relaxed));
     }
 
     /// Visits the functions that were called.
     pub(crate) fn for_each(&self, mut visit: impl FnMut(&'static str, u64)) {
         for (name, count) in NAMES.iter().zip(&self.counts) {
+            // ORDERING: Relaxed: a statistic that guards no other data.
             match count.load(Ordering::Relaxed) {
                 0 => {}
                 count => visit(name, count),

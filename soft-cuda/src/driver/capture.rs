@@ -1,4 +1,4 @@
-//! Capture: while it lasts, what is issued to a stream becomes nodes of a graph instead.
+//! Capture: while a capture lasts, operations that are issued to a stream become nodes of a graph.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -11,25 +11,26 @@ use super::table::Handle;
 use crate::code::{Code, Outcome};
 
 const ACTIVE: u8 = 0;
-/// A call was made that no capture allows; only its end is left.
+/// A call was made that no capture allows, so the capture can only be ended.
 const INVALID: u8 = 1;
 const ENDED: u8 = 2;
 
 /// One capture, which may spread over many streams of its device.
 pub(crate) struct Capture {
     graph: Arc<Graph>,
-    /// The number of the stream it began on.
+    /// The number of the stream on which it began.
     origin: u32,
     state: AtomicU8,
 }
 
 impl Capture {
     pub(crate) fn has_ended(&self) -> bool {
-        // ORDERING: Acquire pairs with the Release in `end`; the graph has a lock of its own.
+        // ORDERING: Acquire pairs with the AcqRel in `end_capture`. The graph has a lock of its own.
         self.state.load(Ordering::Acquire) == ENDED
     }
 
     fn is_invalid(&self) -> bool {
+        // ORDERING: Acquire pairs with the AcqRel in `invalidate`.
         self.state.load(Ordering::Acquire) == INVALID
     }
 }
@@ -37,7 +38,7 @@ impl Capture {
 /// A stream's part in a capture.
 pub(crate) struct Member {
     pub(crate) capture: Arc<Capture>,
-    /// The nodes that the stream's next one comes after.
+    /// The predecessors of the stream's next node.
     pub(crate) frontier: Vec<Handle>,
 }
 
@@ -55,7 +56,7 @@ impl Member {
         Ok(())
     }
 
-    /// The stream's next node comes after those too.
+    /// Adds nodes to the predecessors of the stream's next node.
     pub(crate) fn join(&mut self, capture: &Arc<Capture>, frontier: &[Handle]) -> Outcome {
         if !Arc::ptr_eq(&self.capture, capture) {
             self.invalidate();
@@ -70,11 +71,13 @@ impl Member {
     }
 
     pub(crate) fn invalidate(&self) {
+        // ORDERING: AcqRel and Acquire pair with the exchanges of other streams in `invalidate` and
+        // `end_capture`.
         let _ = self.capture.state.compare_exchange(ACTIVE, INVALID, Ordering::AcqRel, Ordering::Acquire);
     }
 }
 
-/// What `cuStreamIsCapturing` says.
+/// The result of `cuStreamIsCapturing`.
 #[derive(Clone, Copy)]
 #[repr(u32)]
 pub(crate) enum Status {
@@ -103,12 +106,13 @@ impl Stream {
             member.invalidate();
             return Err(Code::CAPTURE_UNMATCHED);
         }
+        // ORDERING: AcqRel pairs with the Acquire in `has_ended`, and with the exchange in `invalidate`.
         let was = member.capture.state.swap(ENDED, Ordering::AcqRel);
         let Some(member) = issuing.capture.take() else { return Err(Code::UNKNOWN) };
         if was == INVALID {
             return Err(Code::CAPTURE_INVALIDATED);
         }
-        // Every node must lead to where the origin stands now.
+        // Every node must precede the current position of the origin.
         if member.capture.graph.last_nodes().iter().any(|node| !member.frontier.contains(node)) {
             return Err(Code::CAPTURE_UNJOINED);
         }
@@ -123,7 +127,7 @@ impl Stream {
         }
     }
 
-    /// Returns true if operations become nodes; some cannot.
+    /// Returns true if operations become nodes. Some operations cannot.
     pub(crate) fn is_capturing(&self) -> bool {
         lock(&self.issuing).capturing().is_some()
     }

@@ -1,24 +1,24 @@
-//! Vector clocks: who is known to come after whom.
+//! Vector clocks: which operations are known to precede others.
 //!
-//! Every stream, every node of an executable graph and the host have a component of their own, numbered over
-//! the whole process, so that clocks of different devices can be joined.
+//! Every stream, every node of an executable graph and the host have a component of their own. Components are
+//! numbered over the whole process, so that clocks of different devices can be joined.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::lock;
 
-/// For each component, up to which tick everything has happened before.
+/// For each component, the last tick up to which everything has happened before.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Clock {
-    /// Ordered by component.
+    /// In the order of components.
     ticks: Vec<(u32, u64)>,
 }
 
-/// Returns a component that nobody else has.
+/// Returns a new component.
 pub(crate) fn new_component() -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    // ORDERING: Relaxed: only the numbers' being different matters.
+    // ORDERING: Relaxed: the numbers only have to differ.
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
@@ -31,7 +31,7 @@ impl Clock {
         }
     }
 
-    /// Moves a component on by one and returns its new tick.
+    /// Advances a component by one and returns its new tick.
     pub(crate) fn advance(&mut self, component: u32) -> u64 {
         match self.place(component) {
             Ok(at) => {
@@ -45,11 +45,11 @@ impl Clock {
         }
     }
 
-    /// Makes everything that happened before `other` happen before this too.
+    /// Adds everything that happened before `other` to this clock.
     pub(crate) fn join(&mut self, other: &Clock) {
         let mut at = 0;
         for &(component, tick) in &other.ticks {
-            // Both are ordered, and mostly of the same components: the next is near.
+            // Both lists are sorted, and have mostly the same components: the next one is near.
             at += self.ticks[at..].iter().take_while(|own| own.0 < component).count();
             match self.ticks.get_mut(at) {
                 Some(own) if own.0 == component => own.1 = own.1.max(tick),
@@ -63,11 +63,11 @@ impl Clock {
     }
 }
 
-/// What the host has seen. All its threads count as one, so what one thread has seen the others are taken to
-/// know.
+/// Everything that the host has seen. All threads of the host count as one, so each is taken to know what any
+/// of them has seen.
 pub(crate) struct HostClock {
     component: u32,
-    /// Changes with the clock and never stands for two different ones, whichever the host clock.
+    /// Changes with the clock. No two clocks have the same version, even of different host clocks.
     version: AtomicU64,
     clock: Mutex<Clock>,
 }
@@ -82,24 +82,24 @@ impl HostClock {
     }
 
     pub(crate) fn version(&self) -> u64 {
-        // ORDERING: Acquire pairs with the Release in `join`: who sees the version finds at least that clock
-        // behind the lock.
+        // ORDERING: Acquire pairs with the Release in `join` and `act`: a thread that sees the version finds
+        // at least that clock behind the lock.
         self.version.load(Ordering::Acquire)
     }
 
-    /// The host has seen what the clock says.
+    /// Records that the host has seen everything in a clock.
     pub(crate) fn join(&self, seen: &Clock) {
         let mut clock = lock(&self.clock);
         clock.join(seen);
-        // ORDERING: Release: see `version`.
+        // ORDERING: Release pairs with the Acquire in `version`.
         self.version.store(new_version(), Ordering::Release);
     }
 
-    /// Does something on the host: returns its component, its tick and all it comes after.
+    /// Performs an action of the host. Returns its component, its tick and the clock of everything before it.
     pub(crate) fn act(&self) -> (u32, u64, Clock) {
         let mut clock = lock(&self.clock);
         let tick = clock.advance(self.component);
-        // ORDERING: Release: see `version`.
+        // ORDERING: Release pairs with the Acquire in `version`.
         self.version.store(new_version(), Ordering::Release);
         (self.component, tick, clock.clone())
     }
@@ -108,7 +108,7 @@ impl HostClock {
         lock(&self.clock).clone()
     }
 
-    /// Adds what the host has seen to a clock that has it up to version `seen`.
+    /// Adds the host's clock to a clock that includes it up to version `seen`.
     pub(crate) fn tell(&self, clock: &mut Clock, seen: &mut u64) {
         let version = self.version();
         if *seen != version {
@@ -120,11 +120,11 @@ impl HostClock {
 
 fn new_version() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
-    // ORDERING: Relaxed: only the numbers' being different matters.
+    // ORDERING: Relaxed: the numbers only have to differ.
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// A clock that is kept for later, or none where order is not tracked.
+/// A clock that is kept for later, or None if order is not tracked.
 pub(crate) type Kept = Option<Arc<Clock>>;
 
 #[cfg(test)]

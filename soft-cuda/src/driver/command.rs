@@ -1,4 +1,4 @@
-//! What an operation is to do, before anybody has looked whether it may.
+//! The commands of operations, before any check.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use super::kernel::{Arguments, Kernel};
 use super::violation::Name;
 use crate::wire::Which;
 
-/// A command. It holds addresses; they are looked up each time it is issued, for graphs issue one again and
-/// again.
+/// A command. It holds addresses, which are looked up each time it is issued, because a graph issues the same
+/// command repeatedly.
 #[derive(Clone)]
 pub(crate) enum Command {
     /// A node of a graph that only orders others.
@@ -19,9 +19,9 @@ pub(crate) enum Command {
     Fill(Fill),
     WriteValue(WriteValue),
     Call(HostCall),
-    /// Memory that begins to exist in stream order.
+    /// Memory that is allocated in stream order.
     Allocate(Arc<Allocation>),
-    /// Memory that ceases to exist in stream order.
+    /// Memory that is freed in stream order.
     Free(Arc<Allocation>),
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Launch {
 pub(crate) enum End {
     /// Memory that the driver must have given out.
     Device(usize),
-    /// Host memory: pinned if the driver gave it out, else pageable.
+    /// Host memory: pinned if the driver allocated it, otherwise pageable.
     Host(usize),
     /// Bytes copied from pageable memory at the call.
     Staged(Arc<[u8]>),
@@ -78,13 +78,13 @@ pub(crate) struct WriteValue {
     pub(crate) is_64_bit: bool,
 }
 
-/// A piece of memory that a command touches.
+/// A range of memory that a command accesses.
 pub(crate) struct Touch {
     pub(crate) address: usize,
-    /// None: the whole allocation that the address is in.
+    /// None stands for the whole allocation that the address is in.
     pub(crate) len: Option<usize>,
     pub(crate) is_write: bool,
-    /// Memory that the driver did not give out is none of its business.
+    /// Whether the memory may be foreign: the driver does not check memory that it did not allocate.
     pub(crate) may_be_foreign: bool,
 }
 
@@ -114,18 +114,18 @@ impl Command {
         }
     }
 
-    /// Returns true if the host may learn from the command's effect how far the stream has come.
+    /// Returns true if the command's effect may tell the host how far the stream has come.
     pub(crate) fn informs_host(&self) -> bool {
         matches!(self, Command::WriteValue(_) | Command::Call(_))
     }
 
-    /// Visits the memory that the command touches.
+    /// Visits the memory that the command accesses.
     pub(crate) fn for_each_touch(&self, mut visit: impl FnMut(Touch)) {
         let touch = |address, len, is_write| Touch { address, len, is_write, may_be_foreign: false };
         match self {
             Command::Nothing | Command::Call(_) => {}
             Command::Kernel(launch) => launch.kernel.for_each_pointer(&launch.arguments, |address, len, is_write| {
-                // A kernel may be given no buffer at all.
+                // A kernel may get a null pointer in place of a buffer.
                 if address != 0 {
                     visit(touch(address, len, is_write));
                 }

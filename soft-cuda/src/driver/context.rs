@@ -1,4 +1,4 @@
-//! The primary context of a device, and which context is current on a thread.
+//! The primary context of a device, and the current context of a thread.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Mutex;
@@ -8,36 +8,41 @@ use super::device::{self, Device};
 use super::table::{Handle, Kind};
 use crate::code::{Code, Outcome};
 
-/// Whether the device's one context is live, and whether it has failed.
+/// The state of the device's one context: whether it is live, and whether it has failed.
 #[derive(Default)]
 pub(crate) struct Context {
-    /// Held while the context is made or torn down.
+    /// Held while the context is created or torn down.
     pub(crate) changing: Mutex<()>,
-    /// How often it is retained; changed only with `changing` held.
+    /// The number of retains. It changes only while `changing` is held.
     pub(crate) retains: AtomicU64,
-    /// Counts contexts, so that a handle to one that is gone is told from one to its successor.
+    /// The number of contexts so far. It distinguishes a handle to a destroyed context from one to its
+    /// successor.
     generation: AtomicU64,
     is_live: AtomicBool,
     /// The fatal code, or 0.
     error: AtomicU32,
-    /// Torn down: nobody may stop for anything any more.
+    /// Whether the context is torn down, so that no stream may wait any more.
     is_let_go: AtomicBool,
-    /// Torn down over operations that could not end: the rest is not executed.
+    /// Whether the context was torn down with operations that could not end. The remaining operations are not
+    /// executed.
     is_abandoned: AtomicBool,
 }
 
 impl Context {
     pub(crate) fn handle(&self, ordinal: u32) -> Handle {
-        // ORDERING: SeqCst here and below: contexts come and go rarely, and their flags are read together.
+        // ORDERING: SeqCst for all fields: contexts change rarely, and their flags are read together.
         Handle::new(Kind::Context, ordinal, self.generation.load(Ordering::SeqCst))
     }
 
     pub(crate) fn is_live(&self) -> bool {
+        // ORDERING: SeqCst pairs with the stores in `begin` and `end`.
         self.is_live.load(Ordering::SeqCst)
     }
 
-    /// Begins a new life.
+    /// Begins a new context.
     pub(crate) fn begin(&self) {
+        // ORDERING: SeqCst for all fields: contexts change rarely, and their flags are read together.
+        // `is_live` comes last.
         self.generation.fetch_add(1, Ordering::SeqCst);
         self.error.store(0, Ordering::SeqCst);
         self.is_let_go.store(false, Ordering::SeqCst);
@@ -46,29 +51,35 @@ impl Context {
     }
 
     pub(crate) fn end(&self) {
+        // ORDERING: SeqCst pairs with the loads in `is_live` and `check`.
         self.is_live.store(false, Ordering::SeqCst);
         self.error.store(0, Ordering::SeqCst);
     }
 
     pub(crate) fn let_go(&self) {
+        // ORDERING: SeqCst pairs with the load in `is_let_go`.
         self.is_let_go.store(true, Ordering::SeqCst);
     }
 
     pub(crate) fn is_let_go(&self) -> bool {
+        // ORDERING: SeqCst pairs with the stores in `let_go` and `begin`.
         self.is_let_go.load(Ordering::SeqCst)
     }
 
     pub(crate) fn abandon(&self) {
+        // ORDERING: SeqCst pairs with the load in `is_over`.
         self.is_abandoned.store(true, Ordering::SeqCst);
     }
 
-    /// The context fails for good; the first code stays.
+    /// Makes the context fail permanently. The first code stays.
     pub(crate) fn fail(&self, code: Code) {
+        // ORDERING: SeqCst pairs with the load in `check`. A failed exchange leaves the first code.
         let _ = self.error.compare_exchange(0, code.0, Ordering::SeqCst, Ordering::SeqCst);
     }
 
     /// Returns the fatal code, if there is one.
     pub(crate) fn check(&self) -> Outcome {
+        // ORDERING: SeqCst pairs with the exchange in `fail`.
         match self.error.load(Ordering::SeqCst) {
             0 => Ok(()),
             code => Err(Code(code)),
@@ -77,13 +88,14 @@ impl Context {
 
     /// Returns true if operations are no longer executed.
     pub(crate) fn is_over(&self) -> bool {
+        // ORDERING: SeqCst pairs with the store in `abandon`.
         self.check().is_err() || self.is_abandoned.load(Ordering::SeqCst)
     }
 }
 
 thread_local! {
     static CURRENT: Cell<u64> = const { Cell::new(0) };
-    /// Those below the current one.
+    /// The contexts below the current one on this thread's stack.
     static BELOW: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -93,7 +105,7 @@ pub(crate) fn current() -> Outcome<&'static Device> {
 }
 
 pub(crate) fn current_handle() -> Handle {
-    // A thread that is ending has none.
+    // A thread that is ending has no current context.
     Handle(CURRENT.try_with(Cell::get).unwrap_or(0))
 }
 
@@ -117,7 +129,7 @@ pub(crate) fn pop() -> Outcome<Handle> {
     Ok(top)
 }
 
-/// Returns the device of a context that is live.
+/// Returns the device of a live context.
 pub(crate) fn live(handle: Handle) -> Outcome<&'static Device> {
     if !handle.is(Kind::Context) {
         return Err(Code::INVALID_CONTEXT);

@@ -1,4 +1,4 @@
-//! The client's way in: plain C functions behind one symbol.
+//! The entry points of the client: plain C functions behind one symbol.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -11,7 +11,7 @@ use super::{host, kernel, lock, memory};
 use crate::code::Code;
 use crate::wire::{Control, Counters, HostFunctions, List, PROCESS, RawKernel, Seen, Setting, Sink, Text, WIRE, Which};
 
-/// What belongs to no device.
+/// The state of the process that belongs to no device.
 pub(crate) struct Process {
     pub(crate) is_initialized: AtomicBool,
     pub(crate) has_no_device: AtomicBool,
@@ -35,11 +35,11 @@ extern "C" fn anabranch_soft_cuda_control() -> *const Control {
 }
 
 unsafe extern "C" fn register_kernel(raw: *const RawKernel) {
-    // SAFETY: the client passes a live kernel.
+    // SAFETY: the client passes a kernel that lives as long as the call.
     let raw = unsafe { &*raw };
-    // SAFETY: and a live name in it.
+    // SAFETY: the name lives as long as the call.
     let name = unsafe { raw.name.as_str() };
-    // SAFETY: and a live slice of parameters.
+    // SAFETY: `params` is a slice of `count` parameters that lives as long as the call.
     let params = unsafe { std::slice::from_raw_parts(raw.params, raw.count) };
     kernel::register(name, params, raw.call, raw.user);
 }
@@ -52,6 +52,7 @@ extern "C" fn set(ordinal: u32, setting: Setting, first: u64, second: u64, third
     let Some(device) = device::known(ordinal) else { return false };
     let time = Duration::from_micros;
     match setting {
+        // ORDERING: Relaxed: switches that a test sets before it makes the calls that read them.
         Setting::TrackRaces => device.switches.tracks_races.store(first != 0, Ordering::Relaxed),
         Setting::WordsInformHost => device.switches.words_inform_host.store(first != 0, Ordering::Relaxed),
         Setting::Absent => device.switches.is_absent.store(first != 0, Ordering::Relaxed),
@@ -80,6 +81,7 @@ extern "C" fn set(ordinal: u32, setting: Setting, first: u64, second: u64, third
 
 fn set_process(setting: Setting, value: u64) {
     match setting {
+        // ORDERING: Relaxed: settings that a test makes before it makes the calls that read them.
         Setting::NoDevice => PROCESS_STATE.has_no_device.store(value != 0, Ordering::Relaxed),
         Setting::DriverVersion => PROCESS_STATE.version.store(value as u32, Ordering::Relaxed),
         Setting::ClearFaults => PROCESS_STATE.calls.clear_faults(),
@@ -106,11 +108,12 @@ fn clear_faults(device: &Device) {
     device.faults.clear();
     device.faults.stalls.release();
     device.memory.set_limit_bytes(memory::TOTAL_BYTES);
+    // ORDERING: Relaxed: a switch that a test sets before it makes the calls that read it.
     device.switches.is_absent.store(false, Ordering::Relaxed);
     lock(&device.attributes).clear();
 }
 
-/// Forgets what was planned and what was seen; objects that are live stay.
+/// Forgets all plans and findings. Live objects stay.
 fn reset(device: &Device) {
     clear_faults(device);
     device.calls.clear_counts();
@@ -118,6 +121,7 @@ fn reset(device: &Device) {
     device.log.clear();
     device.log.keep(false);
     device.memory.forget_peak();
+    // ORDERING: Relaxed: switches that a test sets before it makes the calls that read them, and statistics.
     device.switches.tracks_races.store(true, Ordering::Relaxed);
     device.switches.words_inform_host.store(true, Ordering::Relaxed);
     let numbers = &device.numbers;
@@ -127,7 +131,7 @@ fn reset(device: &Device) {
 }
 
 unsafe extern "C" fn fail_call(ordinal: u32, name: Text, nth: u64, code: u32) -> bool {
-    // SAFETY: the client passes live text.
+    // SAFETY: the client passes text that lives as long as the call.
     let name = unsafe { name.as_str() };
     let Some(api) = Api::named(name) else { return false };
     match calls(ordinal) {
@@ -143,12 +147,12 @@ fn calls(ordinal: u32) -> Option<&'static Calls> {
 
 unsafe extern "C" fn counters(ordinal: u32, into: *mut Counters) {
     let counters = device::known(ordinal).map(Device::counters).unwrap_or_default();
-    // SAFETY: the client passes room for them.
+    // SAFETY: the client passes a pointer to room for the counters.
     unsafe { into.write(counters) };
 }
 
 unsafe extern "C" fn list(ordinal: u32, list: List, sink: Sink, into: *mut c_void) {
-    // SAFETY: the client passes a function that takes its own pointer and copies the text.
+    // SAFETY: the client passes a function that accepts its own pointer and copies the text.
     let take = |number: u64, text: &str| unsafe { sink(into, number, Text::of(text)) };
     if list == List::Calls {
         if let Some(calls) = calls(ordinal) {

@@ -1,5 +1,5 @@
-//! One device: its objects, its faults, its counters. It shares nothing with the others but the numbers of
-//! clock components.
+//! One device: its objects, its faults, its counters. It shares only the numbers of clock components with
+//! other devices.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,7 +23,7 @@ use super::{lock, read, write};
 use crate::code::Outcome;
 use crate::wire::{Counters, DEVICES, ViolationKind};
 
-/// A device. It is made when it is first named and stays for the life of the process.
+/// A device. It is created when it is first named, and lives as long as the process.
 pub(crate) struct Device {
     pub(crate) ordinal: u32,
     pub(crate) context: Context,
@@ -41,17 +41,18 @@ pub(crate) struct Device {
     pub(crate) serial_caller: SerialCaller,
     pub(crate) numbers: Numbers,
     pub(crate) switches: Switches,
-    /// Clocks that were written to a word with a value, until the host is said to have seen it.
+    /// The clocks that came with written values, by the address of the word, until the client declares that
+    /// the host has seen them.
     pub(crate) words: Mutex<HashMap<usize, Arc<Clock>>>,
     pub(crate) attributes: Mutex<HashMap<u32, i32>>,
-    /// Shared by devices that have met; see [`link`].
+    /// Devices whose work has met share one host clock; see [`link`].
     host: RwLock<Arc<HostClock>>,
     default_stream: Mutex<Option<Arc<Stream>>>,
     /// Destroyed streams whose threads may still have work.
     retired: Mutex<Vec<Arc<Stream>>>,
 }
 
-/// What is only ever counted.
+/// Counters and serial numbers.
 #[derive(Default)]
 pub(crate) struct Numbers {
     pub(crate) threads: AtomicU64,
@@ -59,13 +60,13 @@ pub(crate) struct Numbers {
     pub(crate) executed: AtomicU64,
     pub(crate) pageable_copies: AtomicU64,
     pub(crate) last_node: AtomicU64,
-    /// Of this context.
+    /// The number of the last stream of this context.
     pub(crate) last_stream: AtomicU64,
-    /// Of this context.
+    /// The number of the last event of this context.
     pub(crate) last_event: AtomicU64,
 }
 
-/// What can be switched. A switch says nothing about other memory, hence Relaxed wherever one is read.
+/// Switches. A switch guards no other data, so all accesses are Relaxed.
 pub(crate) struct Switches {
     pub(crate) tracks_races: AtomicBool,
     pub(crate) words_inform_host: AtomicBool,
@@ -74,12 +75,12 @@ pub(crate) struct Switches {
 
 static ALL: [OnceLock<Device>; DEVICES as usize] = [const { OnceLock::new() }; DEVICES as usize];
 
-/// Returns the device of that number, if there can be one.
+/// Returns the device with that number, if the number is valid.
 pub(crate) fn known(ordinal: u32) -> Option<&'static Device> {
     ALL.get(ordinal as usize).map(|device| device.get_or_init(|| Device::new(ordinal)))
 }
 
-/// Returns the devices that somebody has named.
+/// Returns the devices that were named so far.
 pub(crate) fn created() -> impl Iterator<Item = &'static Device> {
     ALL.iter().filter_map(OnceLock::get)
 }
@@ -116,6 +117,7 @@ impl Device {
     }
 
     pub(crate) fn tracks_races(&self) -> bool {
+        // ORDERING: Relaxed: a switch that guards no other data.
         self.switches.tracks_races.load(Ordering::Relaxed)
     }
 
@@ -125,10 +127,12 @@ impl Device {
 
     pub(crate) fn retain(&'static self) -> Outcome<Handle> {
         let _guard = lock(&self.context.changing);
+        // ORDERING: SeqCst costs nothing here. `changing` is held, which orders all changes of the number.
         let retains = self.context.retains.load(Ordering::SeqCst);
         if retains == 0 {
             self.context.begin();
-            // What the host knew of the life before is over, and so is having met other devices.
+            // The clock of the earlier context is void, and so are its links to other devices.
+            // ORDERING: Relaxed: the numbers only have to differ within the context, and `changing` is held.
             *write(&self.host) = Arc::new(HostClock::new());
             self.numbers.last_stream.store(0, Ordering::Relaxed);
             self.numbers.last_event.store(0, Ordering::Relaxed);
@@ -138,9 +142,10 @@ impl Device {
         Ok(self.context.handle(self.ordinal))
     }
 
-    /// Gives a retain back; the last one tears the context down. Returns false if there was none.
+    /// Undoes one retain. The last release tears the context down. Returns false if there was no retain.
     pub(crate) fn release(&'static self) -> bool {
         let _guard = lock(&self.context.changing);
+        // ORDERING: SeqCst costs nothing here. `changing` is held, which orders all changes of the number.
         let retains = self.context.retains.load(Ordering::SeqCst);
         match retains {
             0 => return false,
@@ -151,8 +156,8 @@ impl Device {
         true
     }
 
-    /// Ends every stream and forgets every object. Work that can end does; what stands still is let go and
-    /// not executed.
+    /// Ends every stream and forgets every object. Work that can end is done; stalled streams are released,
+    /// and their remaining work is not executed.
     fn tear_down(&self) {
         self.context.let_go();
         let mut streams = self.streams.clear();
@@ -168,7 +173,7 @@ impl Device {
         self.modules.clear();
         let has_failed = self.context.check().is_err();
         for allocation in self.memory.clear() {
-            // After a fatal error nothing can be freed, so nothing is blamed.
+            // After a fatal error no memory can be freed, so leaks are not reported.
             if !has_failed {
                 let text = format!("{} bytes of {:?} memory were never freed", allocation.len(), allocation.residence);
                 self.violations.add(ViolationKind::Leak, text);
@@ -182,7 +187,7 @@ impl Device {
         lock(&self.default_stream).get_or_insert_with(|| Arc::new(Stream::new(self, 0))).clone()
     }
 
-    /// Returns every stream that can have work, the destroyed ones not among them.
+    /// Returns every stream that can have work, except the destroyed ones.
     pub(crate) fn live_streams(&self) -> Vec<Arc<Stream>> {
         let mut streams = self.streams.all();
         streams.extend(lock(&self.default_stream).clone());
@@ -199,6 +204,7 @@ impl Device {
 
     pub(crate) fn counters(&self) -> Counters {
         let tally = self.memory.tally();
+        // ORDERING: Relaxed: statistics that guard no other data.
         let number = |number: &AtomicU64| number.load(Ordering::Relaxed);
         Counters {
             retains: number(&self.context.retains),
@@ -221,8 +227,8 @@ impl Device {
     }
 }
 
-/// From now on what the host has seen of one device it has seen of the other: their work has met in a copy or
-/// an event.
+/// Gives two devices one host clock, because their work has met in a copy or an event: from now on, what the
+/// host has seen of one device it has seen of the other.
 pub(crate) fn link(left: &Device, right: &Device) {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     if Arc::ptr_eq(&left.host(), &right.host()) {

@@ -1,4 +1,4 @@
-//! Events: a position of a stream, or a place in a graph that is being captured.
+//! Events: a position of a stream, or a place in a graph that is captured.
 
 use std::sync::{Arc, Mutex};
 
@@ -22,12 +22,12 @@ enum Recorded {
     },
     Captured {
         capture: Arc<Capture>,
-        /// The nodes that come before.
+        /// The nodes before the event.
         frontier: Vec<Handle>,
     },
 }
 
-/// An event. What was recorded last counts, and for a wait what had been at the time of the call.
+/// An event. The last record counts. A wait uses the record at the time of its call.
 pub(crate) struct Event {
     pub(crate) number: u32,
     device: &'static Device,
@@ -39,8 +39,8 @@ impl Event {
         Self { number, device, recorded: Mutex::default() }
     }
 
-    /// Records all that was issued to the stream. Nothing is queued for it: the position passes when what is
-    /// before it has.
+    /// Records a position behind all issued work of the stream. The event queues no work: its position passes
+    /// when the earlier work has ended.
     pub(crate) fn record(&self, stream: &Arc<Stream>) -> Outcome {
         if stream.device.ordinal != self.device.ordinal {
             return Err(Code::INVALID_HANDLE);
@@ -58,7 +58,7 @@ impl Event {
         Ok(())
     }
 
-    /// Has the stream wait for what was recorded.
+    /// Makes the stream wait for the recorded work.
     pub(crate) fn make_wait(&self, waiter: &Arc<Stream>) -> Outcome {
         let recorded = lock(&self.recorded).clone();
         let mut issuing = lock(&waiter.issuing);

@@ -1,7 +1,7 @@
-//! Executable graphs: a copy of a graph whose parameters can be changed, launched as one piece of a stream's
-//! work.
+//! Executable graphs: a copy of a graph whose parameters can be changed, launched as one piece of work of a
+//! stream.
 //!
-//! Only the graph's edges order its nodes, so an edge that is missing is found as a race, although they are
+//! Only the edges of the graph order its nodes. So a missing edge is found as a race, although the nodes are
 //! executed one by one.
 
 use std::sync::{Arc, Mutex};
@@ -18,12 +18,12 @@ use crate::code::{Code, Outcome};
 
 struct Step {
     node: Handle,
-    /// By place in the graph.
+    /// The predecessors, by their places in the graph.
     after: Vec<usize>,
     component: u32,
 }
 
-/// The launch before: one executable graph runs once at a time.
+/// The previous launch: an executable graph runs one launch at a time.
 struct Last {
     stream: Arc<Stream>,
     position: u64,
@@ -32,14 +32,14 @@ struct Last {
 
 struct State {
     steps: Vec<Step>,
-    /// A command for each step. Launches share them, so a launch costs little; those on their way keep what
-    /// they have when it changes.
+    /// The command of each step. Launches share the list, so a launch costs little. Launches in flight keep
+    /// their list when it changes.
     commands: Arc<Vec<Command>>,
     last: Option<Last>,
 }
 
 impl State {
-    /// Issues all commands. `clock` is that of the stream.
+    /// Issues all commands. `clock` is the clock of the stream.
     fn issue(&self, stream: &Stream, clock: &mut Clock) -> Launched {
         let mut launched = Launched { commands: self.commands.clone(), issued: Vec::new(), _mapped: Vec::new() };
         let tracks = stream.device.tracks_races();
@@ -75,7 +75,7 @@ impl Executable {
         let mut commands = Vec::with_capacity(nodes.len());
         let mut is_followed = vec![false; nodes.len()];
         for Node { handle, command, after } in nodes {
-            // Nodes in a row need only one component, and clocks stay short.
+            // A chain of nodes needs only one component, so clocks stay short.
             let component = match after.iter().find(|&&before| !is_followed[before]) {
                 Some(&before) => {
                     is_followed[before] = true;
@@ -89,7 +89,7 @@ impl Executable {
         Self { state: Mutex::new(State { steps, commands: Arc::new(commands), last: None }) }
     }
 
-    /// Changes what a node does; it stays a node of its kind.
+    /// Changes the operation of a node, which keeps its kind.
     pub(crate) fn set(&self, node: Handle, command: Command) -> Outcome {
         let mut state = lock(&self.state);
         let place = state.steps.iter().position(|step| step.node == node).ok_or(Code::INVALID_VALUE)?;
@@ -100,7 +100,7 @@ impl Executable {
         Ok(())
     }
 
-    /// Takes over what the nodes of a graph of the same shape do.
+    /// Takes the operations of the nodes of a graph with the same topology.
     pub(crate) fn update(&self, graph: &Graph) -> Outcome {
         let nodes = graph.nodes();
         let mut state = lock(&self.state);

@@ -1,4 +1,4 @@
-//! Does on a stream's thread what was issued, with no lock held.
+//! Executes issued work on the thread of a stream, without locks.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::stream::Stream;
 use crate::code::{Code, Outcome};
 use crate::wire::{HostFunctions, Seen, ViolationKind};
 
-/// Executes one piece of work. After a fatal error nothing is: the streams run dry.
+/// Executes one piece of work. After a fatal error nothing is executed, and the streams drain.
 pub(crate) fn execute(stream: &Stream, work: Work) {
     match work {
         Work::Operation(operation) => run(stream, &operation.command, &operation.issued),
@@ -34,7 +34,8 @@ fn run_graph(stream: &Stream, graph: &Launched) {
 
 fn wait(stream: &Stream, other: &Stream, position: u64) {
     let context = &stream.device.context;
-    // A context that is being torn down waits for what can still come, and what stands still does not come.
+    // A context that is being torn down waits only for work that can still end. The work of a stopped stream
+    // cannot.
     let is_pointless = || context.is_over() || context.is_let_go() && other.device.faults.stalls.stopped() > 0;
     if !other.progress.wait_for(position, is_pointless) {
         context.abandon();
@@ -48,7 +49,7 @@ fn run(stream: &Stream, command: &Command, issued: &Issued) {
     }
     match perform(stream, command, &issued.informs) {
         Ok(()) => {
-            // ORDERING: Relaxed: a statistic, published with the position.
+            // ORDERING: Relaxed: a statistic, which the Release of the position publishes.
             device.numbers.executed.fetch_add(1, Ordering::Relaxed);
         }
         Err(code) => fail(stream, code),
@@ -63,7 +64,7 @@ fn fail(stream: &Stream, code: Code) {
     }
 }
 
-/// Lets the fault happen and returns true if the operation is to be done all the same.
+/// Applies the fault. Returns true if the operation must be done all the same.
 fn suffer(stream: &Stream, fault: Fault) -> bool {
     let context = &stream.device.context;
     if context.is_over() {
@@ -109,10 +110,11 @@ fn perform(stream: &Stream, command: &Command, informs: &Kept) -> Outcome {
     Ok(())
 }
 
-/// Tells the host's clock what seeing the effect will tell the host: before the effect, so that no call made
-/// on seeing it is too early.
+/// Informs the host's clock of what the host learns from the effect. Must precede the effect, so that calls
+/// made after seeing it find the clock.
 fn inform(stream: &Stream, word: usize, informs: &Kept) {
     let Some(clock) = informs else { return };
+    // ORDERING: Relaxed: a switch that a test sets before it makes calls.
     if stream.device.switches.words_inform_host.load(Ordering::Relaxed) {
         stream.device.host().join(clock);
     } else {
@@ -122,9 +124,9 @@ fn inform(stream: &Stream, word: usize, informs: &Kept) {
 
 fn move_bytes(copy: &Copy) {
     let (from, into) = (copy.from.address() as *const u8, copy.into.address() as *mut u8);
-    // SAFETY: at the issue both ends were found to lie within allocations, which the operation keeps mapped,
-    // or are the caller's, who vouches for them as on a device. Other streams that work there at the same
-    // time were reported as racing.
+    // SAFETY: at issue, both ends were found within allocations, which the operation keeps mapped, or they
+    // are the caller's memory, valid by the contract of the CUDA call. Accesses by other streams at the same
+    // time were reported as races.
     unsafe { std::ptr::copy(from, into, copy.len) };
 }
 
@@ -132,26 +134,32 @@ fn fill_bytes(fill: &Fill) {
     let bytes = fill.value.to_le_bytes();
     let into = fill.into as *mut u8;
     if fill.width == 1 {
-        // SAFETY: as in `move_bytes`.
+        // SAFETY: at issue, the range was found within an allocation, which the operation keeps mapped.
         unsafe { into.write_bytes(bytes[0], fill.count) };
         return;
     }
     for at in 0..fill.count {
-        // SAFETY: within the range that was checked, as in `move_bytes`.
+        // SAFETY: at issue, the whole range was found within an allocation, which the operation keeps mapped;
+        // element `at` is within it.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), into.wrapping_add(at * fill.width), fill.width) };
     }
 }
 
 pub(crate) fn write_value(stream: &Stream, write: &WriteValue, informs: &Kept) {
     inform(stream, write.into, informs);
-    // ORDERING: Release: who reads the value sees all that the stream did before it.
     if write.is_64_bit {
-        // SAFETY: eight bytes that were checked as in `move_bytes`, aligned as the call demanded.
+        // SAFETY: at issue, the eight bytes were found within an allocation, which the operation keeps
+        // mapped; the call checked their alignment.
         let word = unsafe { AtomicU64::from_ptr(write.into as *mut u64) };
+        // ORDERING: Release pairs with the Acquire of the thread that reads the value: it sees all
+        // earlier work of the stream.
         word.store(write.value, Ordering::Release);
     } else {
-        // SAFETY: four bytes that were checked as in `move_bytes`, aligned as the call demanded.
+        // SAFETY: at issue, the four bytes were found within an allocation, which the operation keeps mapped;
+        // the call checked their alignment.
         let word = unsafe { AtomicU32::from_ptr(write.into as *mut u32) };
+        // ORDERING: Release pairs with the Acquire of the thread that reads the value: it sees all
+        // earlier work of the stream.
         word.store(write.value as u32, Ordering::Release);
     }
 }
@@ -169,7 +177,8 @@ fn call_host(stream: &Stream, call: HostCall, informs: &Kept) {
             }
         }
         HostFunctions::Serialised => {
-            // A function may wake a thread, and its next call comes after all that this stream has done.
+            // A function may wake a thread, and later calls of that thread come after all work of this
+            // stream.
             informs.iter().for_each(|clock| device.host().join(clock));
             return device.serial_caller.call(call);
         }

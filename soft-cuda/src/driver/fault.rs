@@ -1,5 +1,5 @@
-//! The fault plan of one device: what goes wrong, and at which operation or allocation, counted from when it
-//! was said.
+//! The fault plan of one device: its faults, and the operation or allocation that each concerns, counted from
+//! the time when it was planned.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use super::stall::Stalls;
 use crate::code::Code;
 use crate::wire::{HostFunctions, Seen, Which};
 
-/// What goes wrong with one operation.
+/// The fault of one operation.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Fault {
     pub(crate) code: Option<Code>,
@@ -47,28 +47,29 @@ struct Plan {
 
 #[derive(Default)]
 pub(crate) struct Faults {
-    /// Spares operations the lock where nothing is planned.
+    /// Whether a fault is planned. If not, operations need not take the lock.
     is_planned: AtomicBool,
     plan: Mutex<Plan>,
-    /// Allocations until one fails; 0 when none is to.
+    /// Allocations until one fails; 0 if none will.
     allocations_left: AtomicU64,
     pub(crate) stalls: Stalls,
     pub(crate) written_values: Visibility,
     pub(crate) events: Visibility,
 }
 
-/// When the host learns of something.
+/// When the host sees certain effects.
 #[derive(Default)]
 pub(crate) struct Visibility(AtomicU64);
 
 impl Visibility {
     pub(crate) fn set(&self, seen: Seen) {
-        // ORDERING: Relaxed: as for plans, see `Faults::add`.
+        // ORDERING: Relaxed: a plan applies only to calls that are ordered after it, and those see the store.
         self.0.store(seen as u64, Ordering::Relaxed);
     }
 
     pub(crate) fn get(&self) -> Seen {
-        // ORDERING: Relaxed: see `set`.
+        // ORDERING: Relaxed: a plan applies only to calls that are ordered after it, and those see the store
+        // in `set`.
         Seen::of(self.0.load(Ordering::Relaxed))
     }
 }
@@ -76,12 +77,15 @@ impl Visibility {
 impl Faults {
     pub(crate) fn add(&self, which: Which, nth: u64, effect: Effect) {
         lock(&self.plan).rules.push(Rule { which, left: nth.max(1), effect });
-        // ORDERING: Relaxed here and below: a plan holds for calls ordered after it, and those see it.
+        // ORDERING: Relaxed: a plan applies only to calls that are ordered after it. The lock guards the
+        // rules.
         self.is_planned.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn delay_every(&self, delay: Duration) {
         lock(&self.plan).delay_every = (!delay.is_zero()).then_some(delay);
+        // ORDERING: Relaxed: a plan applies only to calls that are ordered after it. The lock guards the
+        // rules.
         self.is_planned.store(true, Ordering::Relaxed);
     }
 
@@ -94,18 +98,22 @@ impl Faults {
     }
 
     pub(crate) fn fail_allocation(&self, nth: u64) {
+        // ORDERING: Relaxed: a plan applies only to calls that are ordered after it.
         self.allocations_left.store(nth, Ordering::Relaxed);
     }
 
-    /// Counts an allocation and returns true if it is to fail.
+    /// Counts an allocation. Returns true if it must fail.
     pub(crate) fn fails_allocation(&self) -> bool {
         let count = |left: u64| left.checked_sub(1);
+        // ORDERING: Relaxed: a count that guards no other data.
         self.allocations_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count) == Ok(1)
     }
 
-    /// Counts an operation and returns what is to go wrong with it.
+    /// Counts an operation. Returns its fault.
     pub(crate) fn for_operation(&self, kind: Which) -> Fault {
         let mut fault = Fault::default();
+        // ORDERING: Relaxed: a plan applies only to calls that are ordered after it. The lock guards the
+        // rules.
         if !self.is_planned.load(Ordering::Relaxed) {
             return fault;
         }
@@ -132,9 +140,10 @@ impl Faults {
         fault
     }
 
-    /// Nothing more goes wrong; stalls in force stay until they are released.
+    /// Removes all planned faults. Stalls in force stay until they are released.
     pub(crate) fn clear(&self) {
         *lock(&self.plan) = Plan::default();
+        // ORDERING: Relaxed: the change applies only to calls that are ordered after it.
         self.is_planned.store(false, Ordering::Relaxed);
         self.allocations_left.store(0, Ordering::Relaxed);
         self.written_values.set(Seen::AtOnce);

@@ -1,5 +1,4 @@
-//! Modules and the functions in them. A module is PTX text, and all that is read of it is the names of its
-//! entries.
+//! Modules and their functions. A module is PTX text. The driver only reads the names of its entries.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -12,7 +11,7 @@ use crate::code::{Code, Outcome};
 /// A loaded module.
 pub(crate) struct Module {
     entries: Vec<Arc<str>>,
-    /// Those that were looked up; they end with the module.
+    /// The functions that were looked up. They end with the module.
     functions: Mutex<Vec<Handle>>,
 }
 
@@ -52,8 +51,8 @@ impl Module {
 }
 
 impl Function {
-    /// Returns the kernel registered under the function's name, which may have happened after the function
-    /// was looked up.
+    /// Returns the kernel that is registered under the function's name. It may have been registered after the
+    /// function was looked up.
     pub(crate) fn kernel(&self) -> Outcome<&Arc<Kernel>> {
         if let Some(kernel) = self.kernel.get() {
             return Ok(kernel);
@@ -63,7 +62,7 @@ impl Function {
     }
 }
 
-/// Returns the names that stand after `.entry` outside of line comments.
+/// Returns the names after `.entry` outside of line comments.
 fn entries(ptx: &str) -> Vec<Arc<str>> {
     let code: Vec<&str> = ptx.lines().map(|line| line.split("//").next().unwrap_or("")).collect();
     let code = code.join("\n");

@@ -1,4 +1,4 @@
-//! Graphs as they are described: commands and which comes before which.
+//! Graph definitions: commands and their order.
 
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
@@ -9,12 +9,12 @@ use super::lock;
 use super::table::{Handle, Kind};
 use crate::code::{Code, Outcome};
 
-/// A node. Those it comes after were added before it, so the order of adding is one that the edges allow.
+/// A node. Its predecessors were added before it, so the order of adding satisfies the edges.
 #[derive(Clone)]
 pub(crate) struct Node {
     pub(crate) handle: Handle,
     pub(crate) command: Command,
-    /// By place in the graph.
+    /// The predecessors, by their places in the graph.
     pub(crate) after: Vec<usize>,
 }
 
@@ -33,7 +33,7 @@ impl Graph {
         let mut nodes = lock(&self.nodes);
         let place = |handle: &Handle| nodes.iter().position(|node| node.handle == *handle).ok_or(Code::INVALID_VALUE);
         let after = after.iter().map(place).collect::<Outcome<Vec<usize>>>()?;
-        // ORDERING: Relaxed: only the numbers' being different matters.
+        // ORDERING: Relaxed: the numbers only have to differ.
         let serial = self.device.numbers.last_node.fetch_add(1, Ordering::Relaxed) + 1;
         let handle = Handle::new(Kind::Node, self.device.ordinal, serial);
         nodes.push(Node { handle, command, after });
@@ -45,7 +45,7 @@ impl Graph {
         lock(&self.nodes).clone()
     }
 
-    /// Returns the nodes that nothing comes after.
+    /// Returns the nodes without successors.
     pub(crate) fn last_nodes(&self) -> Vec<Handle> {
         let nodes = lock(&self.nodes);
         let is_last = |place: usize| nodes.iter().all(|node| !node.after.contains(&place));

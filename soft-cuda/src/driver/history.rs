@@ -1,4 +1,4 @@
-//! Who has touched an allocation, and who of those is not yet known to be done.
+//! The accesses to an allocation, and which of them are not yet known to have ended.
 
 use std::ops::Range;
 
@@ -6,8 +6,8 @@ use super::clock::Clock;
 use super::violation::Label;
 use crate::wire::ViolationKind;
 
-/// Above this the list is swept for accesses that the host has seen: nothing issued from now on can race with
-/// those.
+/// Above this length the list drops accesses that the host has seen: operations that are issued later cannot
+/// race with those.
 const SWEPT_ABOVE: usize = 16;
 
 /// One access by one operation.
@@ -16,11 +16,11 @@ pub(crate) struct Access {
     pub(crate) is_write: bool,
 }
 
-/// When and by whom.
+/// The time and the actor of an access.
 pub(crate) struct Moment<'a> {
     pub(crate) component: u32,
     pub(crate) tick: u64,
-    /// All that comes before it.
+    /// Everything before it.
     pub(crate) clock: &'a Clock,
     pub(crate) label: &'a Label,
 }
@@ -48,13 +48,13 @@ impl History {
         self.freed_by.as_ref()
     }
 
-    /// The allocation is freed by the operation; whether that raced is `touch`'s to say, before.
+    /// Records that an operation frees the allocation. `touch` must first check for a race.
     pub(crate) fn free(&mut self, label: Label) {
         self.freed_by = Some(label);
         self.entries = Vec::new();
     }
 
-    /// Adds an access and returns what is wrong with it.
+    /// Adds an access. Returns the violation, if there is one.
     pub(crate) fn touch(
         &mut self,
         access: Access,
@@ -70,8 +70,8 @@ impl History {
             if !is_ordered && (earlier.access.is_write || access.is_write) {
                 race.get_or_insert_with(|| format!("{} and {} have no order between them", earlier.label, moment.label));
             }
-            // Whoever races with the earlier access races with this one too, if this one is as strong and as
-            // wide.
+            // An access that races with the earlier one also races with this one, if this one is as strong
+            // and as wide.
             let is_as_wide = access.range.start <= earlier.access.range.start && access.range.end >= earlier.access.range.end;
             let is_as_strong = access.is_write || !earlier.access.is_write;
             !(is_ordered && is_as_wide && is_as_strong)

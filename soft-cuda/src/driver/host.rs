@@ -1,4 +1,4 @@
-//! What the host itself does to memory of the driver's, and what it gets to know.
+//! The host's own accesses to the driver's memory, and what the host knows.
 
 use super::device::Device;
 use super::history::{Access, Moment};
@@ -6,7 +6,7 @@ use super::violation::{Label, Name};
 use super::{lock, memory};
 use crate::wire::ViolationKind;
 
-/// The host has read the word: it knows what came before the value that was written there last.
+/// Records that the host has read the word: it knows everything before the last value that was written there.
 pub(crate) fn saw(device: &Device, word: usize) {
     let clock = lock(&device.words).get(&word).cloned();
     if let Some(clock) = clock {
@@ -14,8 +14,8 @@ pub(crate) fn saw(device: &Device, word: usize) {
     }
 }
 
-/// The host touches memory at once, after all that it has seen and nothing else. Returns what the access is
-/// called.
+/// Records an access of the host at once, ordered only after everything that the host has seen. Returns the
+/// name of the access.
 pub(crate) fn touches(device: &Device, address: usize, len: usize, is_write: bool, name: &'static str) -> Label {
     let (component, tick, clock) = device.host().act();
     let label = Label { name: Name::Other(name), device: device.ordinal, stream: None, operation: 0 };

@@ -1,4 +1,4 @@
-//! Turns a command into an operation: numbers it, deals out its fault, looks up its memory and checks its
+//! Turns a command into an operation: gives it a number and its fault, looks up its memory and checks its
 //! order.
 
 use std::sync::Arc;
@@ -15,18 +15,18 @@ use super::{lock, memory};
 use crate::code::Code;
 use crate::wire::ViolationKind;
 
-/// A command that will be executed, or fail, at its place.
+/// A command that will be executed, or fail, at its position.
 pub(crate) struct Operation {
     pub(crate) command: Command,
     pub(crate) issued: Issued,
     pub(crate) _mapped: Mapped,
 }
 
-/// What issuing a command has said about its execution.
+/// The results of issuing a command, for its execution.
 #[derive(Default)]
 pub(crate) struct Issued {
     pub(crate) fault: Fault,
-    /// What the host knows once it sees the operation's effect.
+    /// The clock of the host once it sees the operation's effect.
     pub(crate) informs: Kept,
 }
 
@@ -36,22 +36,22 @@ impl Issued {
     }
 }
 
-/// Keeps the memory mapped that operations touch.
+/// Keeps the memory mapped that operations access.
 pub(crate) type Mapped = Vec<Arc<Allocation>>;
 
-/// Who issues an operation: a stream, or a node of a graph on a stream.
+/// The issuer of an operation: a stream, or a node of a graph on a stream.
 pub(crate) struct Issuer<'a> {
     pub(crate) device: &'static Device,
     pub(crate) stream: u32,
     pub(crate) component: u32,
-    /// All that comes before; moved on by the operation.
+    /// The clock of everything before it. The operation advances the clock.
     pub(crate) clock: &'a mut Clock,
 }
 
 impl Issuer<'_> {
     pub(crate) fn issue(&mut self, command: &Command, mapped: &mut Mapped) -> Issued {
         let device = self.device;
-        // ORDERING: Relaxed: only the numbers' being different matters.
+        // ORDERING: Relaxed: the numbers only have to differ.
         let number = device.numbers.issued.fetch_add(1, Ordering::Relaxed) + 1;
         let mut fault = device.faults.for_operation(command.which());
         let tracks = device.tracks_races();
@@ -72,7 +72,8 @@ impl Issuer<'_> {
         Issued { fault, informs }
     }
 
-    /// Looks up what is touched and whether it may be; a race is reported here, because it fails nothing.
+    /// Looks up the accessed memory and checks the access. A race is reported here, because it makes no call
+    /// fail.
     fn check(
         &mut self,
         touch: &Touch,
@@ -118,8 +119,8 @@ impl Issuer<'_> {
         Ok(Some(allocation))
     }
 
-    /// Returns true for a kernel's pointer to the end of an allocation: an empty piece of it, which the
-    /// kernel will not touch.
+    /// Returns true for a kernel's pointer to the end of an allocation: an empty part of it, which the kernel
+    /// will not access.
     fn is_behind_allocation(&self, touch: &Touch) -> bool {
         let is_end = |allocation: Arc<Allocation>| allocation.range().end == touch.address;
         touch.len.is_none() && memory::find(self.device, touch.address - 1).is_some_and(is_end)

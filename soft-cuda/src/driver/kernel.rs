@@ -1,4 +1,4 @@
-//! Kernels: Rust functions registered under the names that modules call them by.
+//! Kernels: Rust functions registered under the names that modules use.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -14,18 +14,18 @@ pub(crate) struct Kernel {
     pub(crate) name: Arc<str>,
     params: Box<[Param]>,
     call: KernelCall,
-    /// The client's; only handed back to `call`. The client keeps it for ever and vouches that any thread may
-    /// use it.
+    /// The client's pointer, which is only passed back to `call`. The client never frees it, and guarantees
+    /// that any thread may use it.
     user: usize,
 }
 
-/// The parameters of one launch, each from the start of a 16-byte cell.
+/// The parameters of one launch. Each begins at a 16-byte cell.
 pub(crate) type Arguments = Arc<[u128]>;
 
 static REGISTERED: OnceLock<RwLock<HashMap<Arc<str>, Arc<Kernel>>>> = OnceLock::new();
 
-/// Registers a kernel; one of that name registered before is replaced for functions that are looked up from
-/// now on.
+/// Registers a kernel. It replaces an earlier kernel of that name for functions that are looked up from now
+/// on.
 pub(crate) fn register(name: &str, params: &[Param], call: KernelCall, user: *const c_void) {
     let name: Arc<str> = name.into();
     let kernel = Kernel { name: name.clone(), params: params.into(), call, user: user as usize };
@@ -36,7 +36,7 @@ pub(crate) fn registered(name: &str) -> Option<Arc<Kernel>> {
     read(REGISTERED.get_or_init(RwLock::default)).get(name).cloned()
 }
 
-/// How many cells a parameter takes.
+/// Returns the number of cells of a parameter.
 fn cells(param: &Param) -> usize {
     param.size.div_ceil(size_of::<u128>()).max(1)
 }
@@ -45,8 +45,8 @@ impl Kernel {
     /// Copies the parameters.
     ///
     /// # Safety
-    /// `params` points to as many pointers as the kernel has parameters, each to that many bytes, or the
-    /// kernel has none.
+    /// `params` points to as many pointers as the kernel has parameters, each to as many bytes as the
+    /// parameter has, or the kernel has no parameters.
     pub(crate) unsafe fn copy_arguments(&self, params: *const *const c_void) -> Outcome<Arguments> {
         let count = self.params.iter().map(cells).sum();
         let mut arguments: Arguments = std::iter::repeat_n(0, count).collect();
@@ -56,20 +56,21 @@ impl Kernel {
         }
         let mut at = 0;
         for (index, param) in self.params.iter().enumerate() {
-            // SAFETY: the caller vouches for as many pointers as there are parameters.
+            // SAFETY: `params` has as many pointers as there are parameters: the contract of this function.
             let from = unsafe { params.wrapping_add(index).read() };
             if from.is_null() {
                 return Err(Code::INVALID_VALUE);
             }
             let into = cells_of_all[at..at + cells(param)].as_mut_ptr();
-            // SAFETY: the caller vouches for the source; the cells are at least as large and just allocated.
+            // SAFETY: the source has `size` bytes: the contract of this function. The cells are at least as
+            // large and were allocated above.
             unsafe { std::ptr::copy_nonoverlapping(from.cast::<u8>(), into.cast::<u8>(), param.size) };
             at += cells(param);
         }
         Ok(arguments)
     }
 
-    /// Visits the pointers among the arguments, each with the bytes that it stands for, if it says so, and
+    /// Visits the pointers among the arguments, each with its number of bytes, if the kernel declares it, and
     /// whether the kernel writes there.
     pub(crate) fn for_each_pointer(&self, arguments: &[u128], mut visit: impl FnMut(usize, Option<usize>, bool)) {
         let mut at = 0;
@@ -79,7 +80,7 @@ impl Kernel {
             arguments[before] as usize & (u64::MAX >> (64 - bits)) as usize
         };
         for param in &self.params {
-            // A pointer is the first eight bytes of its cell; the host is little endian, as every CUDA host
+            // A pointer is the first eight bytes of its cell. The host is little-endian, as every CUDA host
             // is.
             let (counter, bytes) = param.counted;
             let len = (bytes > 0).then(|| value(counter) * bytes as usize);
@@ -102,8 +103,8 @@ impl Kernel {
         }
         let count = pointers.len() as u32;
         let launch = RawLaunch { grid, block, shared_bytes, count, params: pointers.as_ptr() };
-        // SAFETY: `call` and `user` were registered together; the launch lives for the call and its pointers
-        // are as the kernel's parameters say.
+        // SAFETY: `call` and `user` were registered together. The launch lives as long as the call, and its
+        // pointers match the kernel's parameters.
         match foreign(|| unsafe { (self.call)(self.user as *const c_void, &launch) }) {
             0 => Ok(()),
             code => Err(Code(code)),

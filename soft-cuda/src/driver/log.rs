@@ -1,11 +1,11 @@
-//! The calls in the order in which they returned, for tests that compare what was issued.
+//! The calls in the order in which they returned, for tests that compare the issued work.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::lock;
 
-/// Off by default.
+/// The log. It is off by default.
 #[derive(Default)]
 pub(crate) struct Log {
     is_kept: AtomicBool,
@@ -14,11 +14,12 @@ pub(crate) struct Log {
 
 impl Log {
     pub(crate) fn is_kept(&self) -> bool {
-        // ORDERING: Relaxed: a switch; nothing is read on the strength of it.
+        // ORDERING: Relaxed: a switch that guards no other data.
         self.is_kept.load(Ordering::Relaxed)
     }
 
     pub(crate) fn keep(&self, is_kept: bool) {
+        // ORDERING: Relaxed: a switch that guards no other data.
         self.is_kept.store(is_kept, Ordering::Relaxed);
     }
 

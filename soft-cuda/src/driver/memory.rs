@@ -1,7 +1,7 @@
 //! The allocations of one device, found by address.
 //!
-//! An address is never given out twice while its memory is in quarantine, so an access to freed memory is
-//! told from one to somebody else's.
+//! No address is reused while its memory is in quarantine. So an access to freed memory is not mistaken for
+//! one to another allocation.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,10 +12,10 @@ use super::device::{self, Device};
 use super::{lock, read, write};
 use crate::code::{Code, Outcome};
 
-/// How many freed bytes are kept from reuse.
+/// The number of freed bytes that are kept from reuse.
 const QUARANTINE_BYTES: usize = 256 << 20;
 
-/// What a device says it has, in bytes.
+/// The memory that a device reports, in bytes.
 pub(crate) const TOTAL_BYTES: u64 = 16 << 30;
 
 #[derive(Clone, Copy, Default)]
@@ -29,13 +29,13 @@ pub(crate) struct Tally {
 
 #[derive(Default)]
 struct Quarantine {
-    /// Where freed allocations start, the oldest first.
+    /// The addresses of freed allocations, the oldest first.
     starts: VecDeque<usize>,
     bytes: usize,
 }
 
 pub(crate) struct Memory {
-    /// By first address, freed ones in quarantine among them.
+    /// By first address, including freed ones in quarantine.
     allocations: RwLock<BTreeMap<usize, Arc<Allocation>>>,
     quarantine: Mutex<Quarantine>,
     tally: Mutex<Tally>,
@@ -53,11 +53,12 @@ impl Memory {
     }
 
     pub(crate) fn limit_bytes(&self) -> u64 {
-        // ORDERING: Relaxed: a plain number.
+        // ORDERING: Relaxed: a number that guards no other data.
         self.limit_bytes.load(Ordering::Relaxed)
     }
 
     pub(crate) fn set_limit_bytes(&self, limit: u64) {
+        // ORDERING: Relaxed: a number that guards no other data.
         self.limit_bytes.store(limit, Ordering::Relaxed);
     }
 
@@ -78,14 +79,14 @@ impl Memory {
         Ok(allocation)
     }
 
-    /// Returns the allocation, live or freed, that holds the address.
+    /// Returns the allocation, live or freed, that contains the address.
     pub(crate) fn find(&self, address: usize) -> Option<Arc<Allocation>> {
         let allocations = read(&self.allocations);
         let (_, allocation) = allocations.range(..=address).next_back()?;
         allocation.range().contains(&address).then(|| allocation.clone())
     }
 
-    /// Takes a freed allocation into quarantine, and lets go of the oldest ones there if that is too much.
+    /// Takes a freed allocation into quarantine, and drops the oldest ones there if there is too much.
     pub(crate) fn retire(&self, allocation: &Allocation) {
         self.count_out(allocation.residence, allocation.len() as u64);
         let mut quarantine = lock(&self.quarantine);
@@ -101,11 +102,11 @@ impl Memory {
             }
         }
         drop(quarantine);
-        // Unmapping is slow; it needs no lock.
+        // Unmapping is slow and needs no lock.
         drop(dropped);
     }
 
-    /// Forgets everything and returns what was never freed.
+    /// Forgets everything. Returns the allocations that were never freed.
     pub(crate) fn clear(&self) -> Vec<Arc<Allocation>> {
         *lock(&self.quarantine) = Quarantine::default();
         let all = std::mem::take(&mut *write(&self.allocations));
@@ -156,7 +157,8 @@ impl Memory {
     }
 }
 
-/// Returns the allocation that holds the address, on this device or, as addresses are unified, on any other.
+/// Returns the allocation that contains the address, on this device or, because addresses are unified, on any
+/// other.
 pub(crate) fn find(device: &Device, address: usize) -> Option<Arc<Allocation>> {
     let here = device.memory.find(address);
     here.or_else(|| {

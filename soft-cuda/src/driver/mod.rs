@@ -1,10 +1,9 @@
-//! The driver itself: devices, streams that are threads, memory that remembers who touched it. Everything but
-//! the C functions, which are in [`crate::api`].
+//! The driver: devices, streams that are threads, memory that records its accesses. Only the C functions are
+//! elsewhere, in [`crate::api`].
 //!
-//! Two times matter. A call is *issued* on the caller's thread: there operations are numbered, faults are
-//! dealt out, memory is looked up and order is checked, so that what is reported depends on the calls alone
-//! and not on how threads happened to run. An operation is *executed* later on the thread of its stream, with
-//! no lock held.
+//! There are two times. A call is *issued* on the caller's thread: there operations are numbered, faults are
+//! assigned, memory is looked up and order is checked. So reports depend only on the calls, and not on the
+//! schedule of threads. An operation is *executed* later on the thread of its stream, without locks.
 
 pub(crate) mod allocation;
 pub(crate) mod callback;
@@ -36,7 +35,7 @@ pub(crate) mod violation;
 
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Locks; a panic elsewhere is no reason to stop.
+/// Locks. A panic on another thread does not matter.
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! How far a stream has come, and the threads that block until it has come further.
+//! The progress of a stream, and the threads that wait for it.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::lock;
 
-/// How often someone who waits looks whether there is still something to wait for. Only that is ever late by
-/// this much: progress itself wakes at once.
+/// The pause between two checks whether a wait still has a purpose. Only this check is late by as much:
+/// progress itself wakes a waiting thread at once.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// Position `n` has passed when `completed >= n`.
@@ -21,32 +21,32 @@ pub(crate) struct Progress {
 
 impl Progress {
     pub(crate) fn has_passed(&self, position: u64) -> bool {
-        // ORDERING: Acquire pairs with the Release in `complete`: who sees a position passed sees what its
-        // operation wrote.
+        // ORDERING: Acquire pairs with the Release in `complete`: a thread that sees a position passed sees
+        // the writes of its operation.
         self.completed.load(Ordering::Acquire) >= position
     }
 
-    /// Says that a position has passed. Only the stream's thread calls it.
+    /// Records that a position has passed. Only the stream's thread calls it.
     pub(crate) fn complete(&self, position: u64) {
-        // ORDERING: Release: see `has_passed`.
+        // ORDERING: Release pairs with the Acquire in `has_passed`.
         self.completed.store(position, Ordering::Release);
-        // ORDERING: pairs with the fence in `wait_for`: of "store completed, look for waiters" and "count
-        // oneself, look at completed" at least one sees the other.
+        // ORDERING: SeqCst pairs with the fence in `wait_for`: of "store completed, load waiting" and "count
+        // the waiter, load completed" at least one side sees the other.
         fence(Ordering::SeqCst);
         if self.waiting.load(Ordering::Relaxed) > 0 {
-            // Taken and given back, so that nobody is between their look and their sleep.
+            // The lock is taken and released, so that no thread is between its check and its sleep.
             drop(lock(&self.lock));
             self.moved.notify_all();
         }
     }
 
-    /// Blocks until the position has passed, or until there is nothing to wait for. Returns whether it has
+    /// Blocks until the position has passed, or the wait has no purpose. Returns true if the position has
     /// passed.
     pub(crate) fn wait_for(&self, position: u64, is_pointless: impl Fn() -> bool) -> bool {
         if self.has_passed(position) {
             return true;
         }
-        // ORDERING: Relaxed: the fence orders it.
+        // ORDERING: Relaxed: the SeqCst fence below orders it, and pairs with the fence in `complete`.
         self.waiting.fetch_add(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         let mut guard = lock(&self.lock);

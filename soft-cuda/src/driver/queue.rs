@@ -1,7 +1,7 @@
-//! What a stream has still to do, and the thread that does it.
+//! The remaining work of a stream, and the thread that does it.
 //!
-//! The thread is made at the first piece of work. It sleeps when there is none, and only then is it
-//! signalled; it takes all that has gathered at once, so a caller that issues fast meets it seldom.
+//! The thread is spawned for the first piece of work. It sleeps when there is no work, and only then is it
+//! signalled. It takes all queued work at once, so a caller that issues fast seldom contends with it.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -19,15 +19,15 @@ use crate::code::{Code, Outcome};
 pub(crate) enum Work {
     Operation(Operation),
     Graph(Launched),
-    /// Until the other stream has passed the position.
+    /// Waits until the other stream has passed the position.
     Wait(Arc<Stream>, u64),
 }
 
 /// The nodes of a graph, in an order that its edges allow.
 pub(crate) struct Launched {
-    /// Those of the executable graph, until it is changed.
+    /// The commands of the executable graph, which are shared until it changes.
     pub(crate) commands: Arc<Vec<Command>>,
-    /// By place among the commands, where there is something.
+    /// Results of issuing, by place among the commands, for those that have any.
     pub(crate) issued: Vec<(usize, Issued)>,
     pub(crate) _mapped: Mapped,
 }
@@ -47,7 +47,7 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// Adds work at the end.
+    /// Appends work.
     pub(crate) fn push(&self, stream: &Arc<Stream>, work: Work) -> Outcome {
         let mut state = lock(&self.state);
         if state.thread.is_none() {
@@ -61,7 +61,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Has the thread end once it has done what there is.
+    /// Makes the thread end once it has done all queued work.
     pub(crate) fn close(&self) {
         lock(&self.state).is_closing = true;
         self.wake.notify_one();
@@ -79,7 +79,7 @@ impl Queue {
         lock(&self.state).thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Waits for work and takes all of it; none when the stream is closed and done.
+    /// Waits for work and takes all of it. Takes none if the stream is closed and all work is done.
     fn take(&self, work: &mut VecDeque<Work>) {
         let mut state = lock(&self.state);
         while state.work.is_empty() && !state.is_closing {
@@ -93,7 +93,7 @@ impl Queue {
 
 fn start(stream: Arc<Stream>) -> Outcome<JoinHandle<()>> {
     let threads = &stream.device.numbers.threads;
-    // ORDERING: Relaxed: a statistic.
+    // ORDERING: Relaxed: a statistic that guards no other data.
     threads.fetch_add(1, Ordering::Relaxed);
     let name = format!("soft-cuda {}.{}", stream.device.ordinal, stream.number);
     let builder = std::thread::Builder::new().name(name);
@@ -117,5 +117,6 @@ fn run(stream: &Stream) {
             stream.progress.complete(position);
         }
     }
+    // ORDERING: Relaxed: a statistic that guards no other data.
     stream.device.numbers.threads.fetch_sub(1, Ordering::Relaxed);
 }

@@ -1,23 +1,23 @@
-//! Where streams stand that a fault has stopped.
+//! The stalls of streams that a fault has stopped.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::lock;
 
-/// How often a stopped stream looks whether its context is still worth waiting for.
+/// The pause between two checks of a stopped stream whether its wait still has a purpose.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 #[derive(Default)]
 struct Tickets {
     issued: u64,
-    /// Stalls up to this ticket are over.
+    /// Stalls up to this ticket are released.
     released: u64,
     stopped: u64,
 }
 
-/// The stalls of one device. One is numbered when its operation is issued, so releasing it works before the
-/// stream gets there.
+/// The stalls of one device. A stall is numbered when its operation is issued, so it can be released before
+/// the stream reaches it.
 #[derive(Default)]
 pub(crate) struct Stalls {
     tickets: Mutex<Tickets>,
@@ -43,12 +43,12 @@ impl Stalls {
         self.moved.notify_all();
     }
 
-    /// Returns how many streams stand still.
+    /// Returns the number of stopped streams.
     pub(crate) fn stopped(&self) -> u64 {
         lock(&self.tickets).stopped
     }
 
-    /// Blocks until the stall is released. Returns false if it became pointless before.
+    /// Blocks until the stall is released. Returns false if the wait lost its purpose before.
     pub(crate) fn wait(&self, ticket: u64, is_pointless: impl Fn() -> bool) -> bool {
         let mut tickets = lock(&self.tickets);
         tickets.stopped += 1;
@@ -60,7 +60,7 @@ impl Stalls {
     }
 }
 
-/// Waits that long, or until it is pointless.
+/// Waits for the time, or until the wait has no purpose.
 pub(crate) fn delay(time: Duration, is_pointless: impl Fn() -> bool) {
     let end = Instant::now() + time;
     while !is_pointless() {

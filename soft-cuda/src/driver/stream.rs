@@ -1,4 +1,4 @@
-//! A stream: a queue, how far it has come, and the clock of what comes before its next operation.
+//! A stream: a queue, its progress, and the clock of everything before its next operation.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,12 +16,12 @@ use crate::code::{Code, Outcome};
 /// A stream of one device.
 pub(crate) struct Stream {
     pub(crate) device: &'static Device,
-    /// As reports and logs name it; 0 is the default stream.
+    /// The number in reports and logs; 0 is the default stream.
     pub(crate) number: u32,
     pub(crate) component: u32,
     pub(crate) queue: Queue,
     pub(crate) progress: Progress,
-    /// Held while a call issues something, so positions, clocks and the queue agree.
+    /// Held while a call issues work, so that positions, clocks and the queue agree.
     pub(crate) issuing: Mutex<Issuing>,
     /// A code that the next query or synchronisation returns, of the stream or of an event recorded on it; or
     /// 0.
@@ -32,13 +32,13 @@ pub(crate) struct Stream {
     held: Mutex<Vec<(WriteValue, Kept)>>,
 }
 
-/// What the next operation comes after.
+/// The state before the next operation.
 #[derive(Default)]
 pub(crate) struct Issuing {
-    /// How many pieces of work were issued.
+    /// The number of pieces of work that were issued.
     pub(crate) position: u64,
     pub(crate) clock: Clock,
-    /// Up to which version of the host's clock this one has it.
+    /// The version of the host's clock that is included in this one.
     pub(crate) host_seen: u64,
     pub(crate) capture: Option<Member>,
 }
@@ -73,21 +73,21 @@ impl Stream {
         self.push(&mut issuing, Work::Operation(Operation { command, issued, _mapped: mapped }))
     }
 
-    /// Adds work behind all that was issued, and returns its position.
+    /// Appends work, and returns its position.
     pub(crate) fn push(self: &Arc<Self>, issuing: &mut Issuing, work: Work) -> Outcome<u64> {
         self.queue.push(self, work)?;
         issuing.position += 1;
         Ok(issuing.position)
     }
 
-    /// What is issued next comes after all that the host has seen.
+    /// Orders operations that are issued next after everything that the host has seen.
     pub(crate) fn see_host(&self, issuing: &mut Issuing) {
         if self.device.tracks_races() {
             self.device.host().tell(&mut issuing.clock, &mut issuing.host_seen);
         }
     }
 
-    /// Everything issued next comes after that position of the other stream.
+    /// Orders all operations that are issued next after a position of the other stream.
     pub(crate) fn wait_for(self: &Arc<Self>, issuing: &mut Issuing, other: &Arc<Stream>, position: u64, clock: &Kept) -> Outcome {
         if let Some(clock) = clock {
             issuing.clock.join(clock);
@@ -98,7 +98,7 @@ impl Stream {
         self.push(issuing, Work::Wait(other.clone(), position)).map(drop)
     }
 
-    /// Returns the position of all that was issued and the clock of it.
+    /// Returns the position and the clock of all issued work.
     pub(crate) fn mark(&self) -> Outcome<(u64, Kept)> {
         let mut issuing = lock(&self.issuing);
         if let Some(member) = issuing.capturing() {
@@ -138,7 +138,7 @@ impl Stream {
         if !has_passed {
             return Err(Code::CONTEXT_IS_DESTROYED);
         }
-        // ORDERING: Relaxed: only a fault looks at it, and tells nothing of other memory.
+        // ORDERING: Relaxed: only the check of a fault reads it, and it guards no other data.
         self.waited.fetch_max(position, Ordering::Relaxed);
         self.write_held();
         Ok(())
@@ -146,6 +146,7 @@ impl Stream {
 
     /// Returns true if the host has waited for the position.
     pub(crate) fn is_waited_for(&self, position: u64) -> bool {
+        // ORDERING: Relaxed: the position guards no other data.
         self.waited.load(Ordering::Relaxed) >= position
     }
 
@@ -157,15 +158,14 @@ impl Stream {
     fn write_held(&self) {
         let held = std::mem::take(&mut *lock(&self.held));
         for (write, informs) in held {
-            // The caller may have freed the word meanwhile.
+            // The caller may have freed the word in the meantime.
             if memory::find(self.device, write.into).is_some() {
                 execute::write_value(self, &write, &informs);
             }
         }
     }
 
-    /// Blocks until the stream has ended what was issued, whatever has become of it: nobody writes to the
-    /// caller's memory any more.
+    /// Blocks until all issued work has ended or failed: no work writes to the caller's memory any more.
     pub(crate) fn see_through(&self) -> Outcome {
         let (position, clock) = self.mark()?;
         self.progress.wait_for(position, || false);
@@ -180,13 +180,14 @@ impl Stream {
         Ok(())
     }
 
-    /// An operation has failed with a code that passes.
+    /// Records that an operation has failed with a code that is not fatal.
     pub(crate) fn fail_once(&self, code: Code) {
-        // ORDERING: Relaxed: `Progress::complete` publishes it.
+        // ORDERING: Relaxed: the Release in `Progress::complete` publishes it.
         self.pending.store(code.0, Ordering::Relaxed);
     }
 
     pub(crate) fn take_pending(&self) -> Outcome {
+        // ORDERING: Relaxed: the Acquire in `Progress::has_passed` made the code visible.
         match self.pending.swap(0, Ordering::Relaxed) {
             0 => Ok(()),
             code => Err(Code(code)),
@@ -207,7 +208,7 @@ impl Stream {
 }
 
 impl Issuing {
-    /// Returns the capture that the stream is part of, if there is one.
+    /// Returns the capture that the stream takes part in, if there is one.
     pub(crate) fn capturing(&mut self) -> Option<&mut Member> {
         if self.capture.as_ref().is_some_and(Member::has_ended) {
             self.capture = None;

@@ -1,5 +1,5 @@
-//! Handles and what they stand for. A handle is a number, never an address: one that is stale is found out
-//! instead of followed.
+//! Handles and their objects. A handle is a number, never an address: a stale handle is detected instead of
+//! dereferenced.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -9,7 +9,7 @@ use std::sync::{Arc, RwLock};
 use super::{read, write};
 use crate::code::{Code, Outcome};
 
-/// What kind of object a handle stands for.
+/// The kind of object that a handle stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
@@ -45,7 +45,7 @@ impl Handle {
     }
 }
 
-/// Spreads a handle over 64 bits; its serial number alone is different enough.
+/// Spreads a handle over 64 bits. The serial numbers alone differ enough.
 #[derive(Default)]
 struct Spread(u64);
 
@@ -82,7 +82,7 @@ impl<T> Table<T> {
 
     /// Adds an object and returns its handle.
     pub(crate) fn add(&self, object: Arc<T>) -> Handle {
-        // ORDERING: Relaxed: only the numbers' being different matters.
+        // ORDERING: Relaxed: the numbers only have to differ.
         let handle = Handle::new(self.kind, self.ordinal, self.next.fetch_add(1, Ordering::Relaxed));
         write(&self.entries).insert(handle.0, object);
         handle
@@ -93,7 +93,7 @@ impl<T> Table<T> {
         read(&self.entries).get(&handle.0).cloned().ok_or(Code::INVALID_HANDLE)
     }
 
-    /// Takes the object out; its handle is stale from now on.
+    /// Removes the object. Its handle is stale from now on.
     pub(crate) fn remove(&self, handle: Handle) -> Outcome<Arc<T>> {
         write(&self.entries).remove(&handle.0).ok_or(Code::INVALID_HANDLE)
     }

@@ -1,4 +1,4 @@
-//! What was done wrong, kept for the test to ask about.
+//! Violations, which the test can read.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -6,22 +6,22 @@ use std::sync::{Arc, Mutex};
 use super::lock;
 use crate::wire::ViolationKind;
 
-/// More than anyone reads; a loop that races a million times must not eat the memory.
+/// The most violations that are kept, so that a loop of a million races does not use up the memory.
 const KEPT: usize = 1000;
 
-/// What an operation is called in a report.
+/// The name of an operation in a report.
 #[derive(Clone)]
 pub(crate) enum Name {
     Kernel(Arc<str>),
     Other(&'static str),
 }
 
-/// One operation, as a report names it.
+/// One operation, as shown in a report.
 #[derive(Clone)]
 pub(crate) struct Label {
     pub(crate) name: Name,
     pub(crate) device: u32,
-    /// The number of the stream; none for the host.
+    /// The number of the stream; None for the host.
     pub(crate) stream: Option<u32>,
     pub(crate) operation: u64,
 }
