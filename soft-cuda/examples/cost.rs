@@ -1,5 +1,5 @@
-//! What a call costs its caller, in nanoseconds: the part of a measurement over this driver that is not the
-//! library's.
+//! The cost of a call for its caller, in nanoseconds: the part of a measurement over this driver that does
+//! not belong to the library.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use cudarc::nvrtc::Ptx;
 const CALLS: u32 = 200_000;
 const PTX: &str = ".version 8.0\n.visible .entry nothing()\n{ ret; }\n.visible .entry touch(.param .u64 data)\n{ ret; }";
 
-/// Runs the call many times, waiting for the stream now and then, and prints the time of the calls alone.
+/// Runs the call many times, with an occasional wait for the stream, and prints the time of the calls alone.
 fn measure(name: &str, stream: sys::CUstream, mut call: impl FnMut() -> u32) {
     let mut best = f64::INFINITY;
     for _ in 0..20 {
@@ -25,7 +25,7 @@ fn measure(name: &str, stream: sys::CUstream, mut call: impl FnMut() -> u32) {
     println!("{name:<28} {best:7.0} ns");
 }
 
-/// Makes one call at a time, each after the stream's thread has gone to sleep, and prints the median.
+/// Makes one call at a time, after the stream's thread has gone to sleep, and prints the median.
 fn measure_asleep(name: &str, stream: sys::CUstream, mut call: impl FnMut() -> u32) {
     let mut times: Vec<u128> = (0..500)
         .map(|_| {
@@ -61,7 +61,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let (one, other) = (first.cu_stream(), second.cu_stream());
         let kept = context.new_event(None)?;
         let event = kept.cu_event();
-        // SAFETY: everything is live until the end of `main`, and every call gets what it takes.
+        // SAFETY: all objects are live until the end of `main`, and every call gets arguments of its types.
         unsafe {
             let mut address = result::malloc_sync(8)?;
             let word = result::malloc_host(8, 0)? as u64;

@@ -1,4 +1,5 @@
-//! A driver that lacks a function, in a process of its own, because a loaded driver stays.
+//! A driver that lacks a function. The test has a process of its own, because a loaded driver cannot be
+//! replaced.
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 #![allow(clippy::multiple_unsafe_ops_per_block, reason = "a row of driver calls stands on one ground")]

@@ -1,5 +1,5 @@
-//! A machine with a driver and no device, and one whose driver is old. It concerns the whole process, so it
-//! has one of its own.
+//! A machine with a driver and no device, and one with an old driver. The settings apply to the whole
+//! process, so the test has a process of its own.
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
@@ -19,7 +19,7 @@ fn a_process_sees_no_device_then_an_old_driver() {
     CudaContext::new(0).unwrap();
     client.driver_version(12020);
     let mut version = 0;
-    // SAFETY: there is room for the version.
+    // SAFETY: `version` has room for the number.
     assert_eq!(unsafe { sys::cuDriverGetVersion(&mut version) } as u32, 0);
     assert_eq!(version, 12020);
     assert!(client.calls().contains(&("cuDriverGetVersion".to_owned(), 1)));

@@ -1,4 +1,4 @@
-//! Contexts, streams, copies, kernels and events, as any program uses them.
+//! Contexts, streams, copies, kernels and events, in the way of an ordinary program.
 
 use cudarc::driver::{CudaContext, LaunchConfig, PushKernelArg, result, sys};
 
@@ -29,7 +29,7 @@ fn what_is_copied_in_comes_out() {
 fn fresh_memory_is_poisoned_and_zeroed_memory_is_zero() {
     let bench = Bench::new();
     let stream = bench.stream();
-    // SAFETY: bytes may hold anything.
+    // SAFETY: any bytes are valid values.
     let fresh = unsafe { stream.alloc::<u8>(5) }.unwrap();
     assert_eq!(stream.clone_dtoh(&fresh).unwrap(), [0xCD; 5]);
     assert_eq!(stream.clone_dtoh(&stream.alloc_zeros::<u8>(5).unwrap()).unwrap(), [0; 5]);
@@ -43,7 +43,7 @@ fn a_kernel_runs_with_its_parameters() {
     let scale = bench.function("scale");
     let mut launch = stream.launch_builder(&scale);
     launch.arg(&mut data).arg(&2.0f32).arg(&3u32);
-    // SAFETY: the parameters are the kernel's.
+    // SAFETY: the arguments match the kernel's parameters.
     unsafe { launch.launch(LaunchConfig::for_num_elems(3)) }.unwrap();
     assert_eq!(stream.clone_dtoh(&data).unwrap(), [2.0, 4.0, 6.0]);
     bench.assert_clean();
@@ -67,7 +67,7 @@ fn a_function_ends_with_its_module() {
     let handle = function.cu_function();
     drop(function);
     let stream = bench.stream();
-    // SAFETY: a stale handle is what is tested; this driver follows none.
+    // SAFETY: the test passes a stale handle, which this driver does not dereference.
     let launch = unsafe { result::launch_kernel(handle, (1, 1, 1), (1, 1, 1), 0, stream.cu_stream(), &mut []) };
     assert_eq!(code(launch), 400);
 }
@@ -83,7 +83,7 @@ fn who_blocks_is_woken_at_once() {
         stream.synchronize().unwrap();
         begin.elapsed()
     });
-    // Without the wake it would be the 2 ms after which a waiter looks for itself.
+    // Without the wake the time would be 2 ms: the pause after which a waiting thread checks again.
     assert!(times.min().unwrap() < std::time::Duration::from_micros(1800));
 }
 
@@ -137,7 +137,7 @@ fn queries_say_not_ready_until_the_work_is_done() {
 fn stale_handles_are_found_out() {
     let bench = Bench::new();
     let stream = result::stream::create(result::stream::StreamKind::NonBlocking).unwrap();
-    // SAFETY: a stale handle is what is tested; this driver follows none.
+    // SAFETY: the test passes a stale handle, which this driver does not dereference.
     unsafe {
         result::stream::destroy(stream).unwrap();
         assert_eq!(code(result::stream::destroy(stream)), 400);
@@ -154,7 +154,7 @@ fn everything_counts_back_to_zero() {
     {
         let stream = bench.stream();
         let data = stream.clone_htod(&[1u8; 1000]).unwrap();
-        // SAFETY: it is written before it is read.
+        // SAFETY: the memory is written before it is read.
         let pinned = unsafe { bench.context.alloc_pinned::<u8>(100) }.unwrap();
         let event = stream.record_event(None).unwrap();
         let function = bench.function("nothing");
@@ -189,7 +189,7 @@ fn two_retains_are_one_context_until_the_last_release() {
 
 #[test]
 fn a_device_without_a_context_has_one_owner() {
-    // Seen to fail with a look at the context only.
+    // Seen to fail with a check of the context only.
     let device = client().next_device();
     let clone = device.clone();
     for round in 0..200 {
@@ -216,7 +216,7 @@ fn many_threads_can_issue_at_once() {
                     // SAFETY: the kernel takes no parameters.
                     unsafe { own.launch_builder(&function).launch(one()) }.unwrap();
                     shared.join(&own).unwrap();
-                    // SAFETY: as above.
+                    // SAFETY: the kernel takes no parameters.
                     unsafe { shared.launch_builder(&function).launch(one()) }.unwrap();
                     own.join(&shared).unwrap();
                 }

@@ -1,4 +1,4 @@
-//! Every fault that can be planned, seen happening.
+//! Each plannable fault, and its effects.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -45,7 +45,8 @@ fn a_passing_code_is_reported_by_an_event_too() {
     let event = fail();
     // SAFETY: the event is live.
     let query = || unsafe { sys::cuEventQuery(event.cu_event()) } as u32;
-    // The stream has failed before it reaches the event, so a query may say so while the event is not ready.
+    // The stream fails before it reaches the event, so a query may return the code while the event is not
+    // ready.
     let said = || std::iter::repeat_with(query).find(|&said| said != Code::NOT_READY.0);
     assert_eq!((said(), said(), code(stream.synchronize())), (Some(701), Some(0), 0));
 }
@@ -56,7 +57,7 @@ fn a_fatal_code_is_all_that_the_context_answers_from_then_on() {
     let (first, second) = (bench.stream(), bench.stream());
     // SAFETY: the word is pinned and live until the process ends.
     let word = unsafe { result::malloc_host(8, 0) }.unwrap().cast::<u64>();
-    // SAFETY: as above.
+    // SAFETY: the word is pinned and live until the process ends.
     unsafe { word.write(0) };
     bench.device.fail_operation(Which::Kernel, 1, Code::ILLEGAL_ADDRESS);
     let said = Said::new();
@@ -72,7 +73,7 @@ fn a_fatal_code_is_all_that_the_context_answers_from_then_on() {
     assert_eq!(code(bench.context.new_event(None)), 700);
     assert_eq!(code(CudaContext::new(bench.device.ordinal())), 700);
     assert_eq!(bench.device.counters().executed, 0);
-    // SAFETY: as above.
+    // SAFETY: the word is pinned and live until the process ends.
     assert_eq!(unsafe { word.read_volatile() }, 0);
     assert!(said.0.try_recv().is_err());
 }
@@ -87,13 +88,13 @@ fn what_a_dead_context_is_given_back_is_gone() {
     nothing(&bench, &stream).unwrap();
     assert_eq!(code(stream.synchronize()), 719);
     drop((event, data));
-    // SAFETY: the stream is live, and not used after.
+    // SAFETY: the stream is live, and not used later.
     assert_eq!(code(unsafe { result::stream::destroy(stream.cu_stream()) }), 719);
     let now = bench.device.counters();
     assert_eq!((now.retains, now.streams, now.events, now.allocations, now.bytes), (1, 0, 0, 0, 0));
     std::mem::forget(stream);
-    // A forgotten stream keeps cudarc's context, so the last release is made here.
-    // SAFETY: nobody uses the context after.
+    // A forgotten stream keeps cudarc's context, so the test makes the last release.
+    // SAFETY: no code uses the context later.
     assert_eq!(code(unsafe { result::primary_ctx::release(bench.device.ordinal() as i32) }), 0);
 }
 
@@ -248,7 +249,7 @@ fn a_fatal_error_ends_a_stall_and_those_who_block_on_it() {
     bench.device.stall_operation(Which::Kernel, 1);
     bench.device.fail_operation(Which::Memset, 1, Code::ILLEGAL_ADDRESS);
     nothing(&bench, &stalled).unwrap();
-    // A copy to pageable memory returns only when the stream has got there.
+    // A copy to pageable memory returns only after the stream has reached it.
     let blocked = std::thread::spawn(move || code(stalled.clone_dtoh(&data)));
     let _ = failing.alloc_zeros::<u8>(1);
     assert_eq!(blocked.join().unwrap(), 700);
@@ -289,7 +290,7 @@ fn host_functions_are_called_dropped_or_late() {
     assert!(said.0.try_recv().is_ok() && begin.elapsed() >= Duration::from_millis(20));
 }
 
-/// Returns when the stream has come to its end, without a wait for it.
+/// Returns when the stream has come to its end, by queries instead of a wait.
 fn query_until_done(stream: &CudaStream) {
     // SAFETY: the stream is live.
     while unsafe { sys::cuStreamQuery(stream.cu_stream()) } as u32 == Code::NOT_READY.0 {
@@ -301,9 +302,9 @@ fn query_until_done(stream: &CudaStream) {
 fn a_written_value_is_there_at_once_after_a_wait_or_never() {
     let bench = Bench::new();
     let stream = bench.stream();
-    // SAFETY: asked for once.
+    // SAFETY: the result is checked, and the memory is freed once, below.
     let pinned = unsafe { result::malloc_host(8, 0) }.unwrap();
-    // SAFETY: eight bytes, which are freed at the end.
+    // SAFETY: the memory has eight bytes, and is freed at the end.
     let word = unsafe { AtomicU64::from_ptr(pinned.cast()) };
     word.store(0, Ordering::Relaxed);
     let write = |seen, value| {
@@ -318,7 +319,7 @@ fn a_written_value_is_there_at_once_after_a_wait_or_never() {
     assert_eq!(write(Seen::AfterSync, 1), (0, 1));
     assert_eq!(write(Seen::Never, 2), (1, 1));
     assert_eq!(write(Seen::AtOnce, 3), (3, 3));
-    // SAFETY: the stream is at its end, and the word is not used again.
+    // SAFETY: the stream has ended, and the word is not used again.
     unsafe { result::free_host(pinned) }.unwrap();
     bench.assert_clean();
 }
@@ -366,12 +367,12 @@ fn serialised_host_functions_share_one_thread() {
 fn a_call_from_a_host_function_is_refused_and_reported() {
     unsafe extern "C" fn query(answer: *mut std::ffi::c_void) {
         let mut free = [0usize; 2];
-        // SAFETY: there is room for both.
+        // SAFETY: `free` has room for both numbers.
         let [free, total] = &mut free;
-        // SAFETY: as above.
+        // SAFETY: both pointers are valid for the call.
         let code = unsafe { sys::cuMemGetInfo_v2(free, total) } as u32;
         let stream = answer.cast::<(sys::CUstream, u32)>();
-        // SAFETY: the test passes such a pair, live until the stream was synchronised.
+        // SAFETY: the test passes a pointer to such a pair, which lives until the stream was synchronised.
         let pair = unsafe { &mut *stream };
         // SAFETY: the stream is live.
         pair.1 = unsafe { sys::cuStreamQuery(pair.0) } as u32;
@@ -380,7 +381,7 @@ fn a_call_from_a_host_function_is_refused_and_reported() {
     let bench = Bench::new();
     let stream = bench.stream();
     let mut pair = (stream.cu_stream(), 0u32);
-    // SAFETY: the pair outlives the call.
+    // SAFETY: the pair lives until the stream was synchronised.
     unsafe { result::stream::launch_host_function(stream.cu_stream(), query, (&raw mut pair).cast()) }.unwrap();
     stream.synchronize().unwrap();
     assert_eq!(pair.1, 800);
@@ -397,7 +398,7 @@ fn an_attribute_can_be_denied() {
     let stream = context.new_stream().unwrap();
     let data = stream.alloc_zeros::<u64>(1).unwrap();
     assert_eq!((device.calls_of("cuMemAlloc_v2"), device.calls_of("cuMemAllocAsync")), (1, 0));
-    // SAFETY: the driver refuses.
+    // SAFETY: the driver refuses the call and does not use the address.
     assert_eq!(unsafe { sys::cuStreamWriteValue64_v2(stream.cu_stream(), 8, 1, 0) } as u32, 801);
     drop(data);
     assert_eq!(device.violations(), []);

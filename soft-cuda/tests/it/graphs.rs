@@ -1,4 +1,4 @@
-//! Graphs: captured and described, launched again and again, ordered by their own edges only.
+//! Graphs: captured or described, launched repeatedly, and ordered only by their own edges.
 
 use std::ptr::{null, null_mut};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use cudarc::driver::{CudaFunction, CudaSlice, CudaStream, DevicePtrMut, result};
 
 use crate::support::{Bench, Said, code, scale};
 
-/// A bench with two streams and data that is ready.
+/// Returns a bench with two streams and initialised data.
 fn begin() -> (Bench, Arc<CudaStream>, Arc<CudaStream>, CudaSlice<f32>) {
     let bench = Bench::new();
     let (first, second) = (bench.stream(), bench.stream());
@@ -86,7 +86,7 @@ fn a_synchronisation_spoils_a_capture() {
     first.begin_capture(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL).unwrap();
     assert_eq!(code(first.wait(&second.record_event(None).unwrap())), 905);
     assert_eq!(code(first.end_capture(CUgraphInstantiate_flags(0)).map(drop)), 901);
-    // SAFETY: the stream is live; the default one cannot be captured.
+    // SAFETY: the stream is live. The default stream cannot be captured, and the driver refuses it.
     let begin = unsafe { result::stream::begin_capture(null_mut(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) };
     assert_eq!(code(begin), 900);
     bench.assert_clean();
@@ -95,14 +95,14 @@ fn a_synchronisation_spoils_a_capture() {
 #[test]
 fn a_captured_host_function_is_called_at_every_launch() {
     unsafe extern "C" fn count(argument: *mut std::ffi::c_void) {
-        // SAFETY: the test passes an atomic that outlives the stream's work.
+        // SAFETY: the test passes a pointer to an atomic that outlives the stream's work.
         let counter = unsafe { &*argument.cast::<std::sync::atomic::AtomicU32>() };
         counter.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     }
     let (bench, stream, _, _data) = begin();
     let counter = std::sync::atomic::AtomicU32::new(0);
     stream.begin_capture(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL).unwrap();
-    // SAFETY: the counter outlives the launches, which are waited for.
+    // SAFETY: the counter outlives the launches, because the test waits for them.
     unsafe { result::stream::launch_host_function(stream.cu_stream(), count, (&raw const counter).cast_mut().cast()) }.unwrap();
     let graph = stream.end_capture(CUgraphInstantiate_flags(0)).unwrap().unwrap();
     graph.launch().unwrap();
@@ -112,7 +112,7 @@ fn a_captured_host_function_is_called_at_every_launch() {
     bench.assert_clean();
 }
 
-/// A graph described node by node.
+/// A graph that is described node by node.
 struct Described {
     graph: sys::CUgraph,
     kernel: CudaFunction,
@@ -121,7 +121,7 @@ struct Described {
 impl Described {
     fn new(bench: &Bench) -> Self {
         let mut graph = null_mut();
-        // SAFETY: there is room for the graph.
+        // SAFETY: `graph` has room for the handle.
         assert_eq!(unsafe { sys::cuGraphCreate(&mut graph, 0) } as u32, 0);
         Self { graph, kernel: bench.function("scale") }
     }
@@ -190,7 +190,7 @@ fn fill_params(address: u64, value: u32) -> sys::CUDA_MEMSET_NODE_PARAMS {
 }
 
 fn copy_params(from: u64, into: u64) -> sys::CUDA_MEMCPY3D {
-    // SAFETY: all zeros are null pointers and numbers; the memory types are set below.
+    // SAFETY: all zeros are valid null pointers and numbers. The memory types are set below.
     let mut params: sys::CUDA_MEMCPY3D = unsafe {
         let mut params = std::mem::MaybeUninit::<sys::CUDA_MEMCPY3D>::zeroed();
         (*params.as_mut_ptr()).srcMemoryType = sys::CUmemorytype::CU_MEMORYTYPE_DEVICE;
@@ -202,9 +202,9 @@ fn copy_params(from: u64, into: u64) -> sys::CUDA_MEMCPY3D {
     params
 }
 
-/// Launches the executable graph and waits.
+/// Launches the executable graph and waits for it.
 fn run(exec: sys::CUgraphExec, stream: &CudaStream) {
-    // SAFETY: both are live.
+    // SAFETY: the graph and the stream are live.
     unsafe { result::graph::launch(exec, stream.cu_stream()) }.unwrap();
     stream.synchronize().unwrap();
 }
@@ -225,7 +225,7 @@ fn a_described_graph_runs_along_its_edges() {
     run(exec, &stream);
     assert_eq!(stream.clone_dtoh(&other).unwrap(), [6.0; 4]);
     bench.assert_clean();
-    // SAFETY: it is live.
+    // SAFETY: the executable graph is live.
     unsafe { result::graph::exec_destroy(exec) }.unwrap();
 }
 
@@ -240,7 +240,7 @@ fn a_missing_edge_is_a_race() {
     run(exec, &stream);
     let violation = bench.violation();
     assert!(violation.text.contains("memset") && violation.text.contains("kernel `scale`"), "{}", violation.text);
-    // SAFETY: it is live.
+    // SAFETY: the executable graph is live.
     unsafe { result::graph::exec_destroy(exec) }.unwrap();
 }
 
@@ -257,7 +257,7 @@ fn the_parameters_of_an_executable_graph_can_be_changed() {
     let (mut address, mut by, mut len) = (from, 5.0f32, 4u32);
     let mut pointers = [(&raw mut address).cast(), (&raw mut by).cast(), (&raw mut len).cast()];
     let kernel = graph.kernel_params(&mut pointers);
-    // SAFETY: all of it is live and copied by the calls.
+    // SAFETY: all arguments are live and copied by the calls.
     let codes = unsafe {
         [
             sys::cuGraphExecMemsetNodeSetParams(exec, filled, &fill_params(from, 2.0f32.to_bits()), null_mut()) as u32,
@@ -271,7 +271,7 @@ fn the_parameters_of_an_executable_graph_can_be_changed() {
     run(exec, &stream);
     assert_eq!(stream.clone_dtoh(&other).unwrap(), [10.0; 4]);
     bench.assert_clean();
-    // SAFETY: it is live.
+    // SAFETY: the executable graph is live.
     unsafe { result::graph::exec_destroy(exec) }.unwrap();
 }
 
@@ -284,16 +284,16 @@ fn an_executable_graph_is_updated_from_a_graph_of_the_same_shape_only() {
     alike.scale(&[], address, 3.0);
     unlike.fill(&[], address, 0);
     let exec = first.instantiate();
-    // SAFETY: an all-zero result is one of its values.
+    // SAFETY: all zeros are a valid value of the result.
     let mut said: sys::CUgraphExecUpdateResultInfo = unsafe { std::mem::zeroed() };
-    // SAFETY: all of them are live.
+    // SAFETY: both graphs are live, and `said` has room for the result.
     assert_eq!(unsafe { sys::cuGraphExecUpdate_v2(exec, unlike.graph, &mut said) } as u32, 910);
     assert_eq!(said.result as u32, 2);
-    // SAFETY: as above.
+    // SAFETY: both graphs are live, and `said` has room for the result.
     assert_eq!(unsafe { sys::cuGraphExecUpdate_v2(exec, alike.graph, &mut said) } as u32, 0);
     run(exec, &stream);
     assert_eq!(stream.clone_dtoh(&data).unwrap(), [3.0; 4]);
-    // SAFETY: it is live.
+    // SAFETY: the executable graph is live.
     unsafe { result::graph::exec_destroy(exec) }.unwrap();
 }
 
@@ -305,7 +305,7 @@ fn launches_of_one_executable_graph_follow_each_other_on_any_streams() {
     let filled = graph.fill(&[], address, 5.0f32.to_bits());
     let exec = graph.instantiate();
     bench.device.delay_operation(Which::Memset, 1, std::time::Duration::from_millis(10));
-    // SAFETY: all of it is live.
+    // SAFETY: the graph and the streams are live.
     unsafe {
         result::graph::launch(exec, first.cu_stream()).unwrap();
         sys::cuGraphExecMemsetNodeSetParams(exec, filled, &fill_params(address, 7.0f32.to_bits()), null_mut());
@@ -314,7 +314,7 @@ fn launches_of_one_executable_graph_follow_each_other_on_any_streams() {
     bench.context.synchronize().unwrap();
     assert_eq!(first.clone_dtoh(&data).unwrap(), [7.0; 4]);
     bench.assert_clean();
-    // SAFETY: it is live.
+    // SAFETY: the executable graph is live.
     unsafe { result::graph::exec_destroy(exec) }.unwrap();
 }
 
@@ -328,7 +328,7 @@ fn a_fault_hits_a_node_of_a_graph() {
     let exec = graph.instantiate();
     let before = bench.device.counters().executed;
     bench.device.fail_operation(Which::Kernel, 1, Code::LAUNCH_FAILED);
-    // SAFETY: both are live.
+    // SAFETY: the graph and the stream are live.
     unsafe { result::graph::launch(exec, stream.cu_stream()) }.unwrap();
     assert_eq!(code(stream.synchronize()), 719);
     assert_eq!(bench.device.counters().executed, before + 1);
@@ -343,7 +343,7 @@ fn a_graph_after_the_host_has_freed_its_memory_is_a_use_after_free() {
     graph.fill(&[], data.device_ptr_mut(&stream).0, 0);
     let exec = graph.instantiate();
     drop(data);
-    // SAFETY: both are live; the driver refuses what the node does.
+    // SAFETY: the graph and the stream are live, and the driver refuses the node's operation.
     unsafe { result::graph::launch(exec, stream.cu_stream()) }.unwrap();
     assert_eq!(bench.kinds(), [ViolationKind::UseAfterFree]);
     assert_eq!(code(stream.synchronize()), 700);

@@ -1,5 +1,5 @@
-//! The driver as cudarc sees it. Every test has a device of its own, so all of them run at once in one
-//! process. Which broken line of the driver each of them has caught is in `tests/README.md`.
+//! The driver as seen by cudarc. Every test has a device of its own, so all of them run at once in one
+//! process. `tests/README.md` lists the mutations of the driver that each of them has caught.
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 #![allow(clippy::multiple_unsafe_ops_per_block, reason = "a row of driver calls stands on one ground")]

@@ -1,4 +1,4 @@
-//! Memory: who may touch it, and what is left of it.
+//! Memory: permitted accesses, and leaks.
 
 use anabranch_soft_cuda::ViolationKind::{DoubleFree, Leak, OutOfBounds, Overrun, UseAfterFree};
 use anabranch_soft_cuda::Which;
@@ -13,7 +13,7 @@ fn a_use_after_free_fails_and_is_named() {
     let data = stream.alloc_zeros::<u8>(100).unwrap();
     let address = data.device_ptr(&stream).0;
     drop(data);
-    // SAFETY: the driver keeps freed memory mapped, and refuses.
+    // SAFETY: the driver keeps freed memory mapped, and refuses the access.
     unsafe { result::memset_d8_async(address, 1, 10, stream.cu_stream()) }.unwrap();
     let violation = bench.violation();
     assert_eq!(violation.kind, UseAfterFree);
@@ -26,7 +26,7 @@ fn a_use_after_free_fails_and_is_named() {
 fn freed_memory_is_poisoned() {
     let bench = Bench::new();
     let stream = bench.stream();
-    // SAFETY: the memory is read by the host only once the driver is done with it, and it is kept in
+    // SAFETY: the host reads the memory only after the driver has finished with it, and the memory is kept in
     // quarantine.
     unsafe {
         let address = result::malloc_sync(16).unwrap();
@@ -45,7 +45,7 @@ fn a_copy_beyond_an_allocation_is_out_of_bounds() {
     let stream = bench.stream();
     let data = stream.alloc_zeros::<u8>(100).unwrap();
     let address = data.device_ptr(&stream).0;
-    // SAFETY: the driver refuses.
+    // SAFETY: the driver refuses the access.
     unsafe { result::memset_d8_async(address + 50, 1, 51, stream.cu_stream()) }.unwrap();
     let violation = bench.violation();
     assert_eq!(violation.kind, OutOfBounds);
@@ -60,7 +60,7 @@ fn a_kernel_that_is_given_no_allocation_fails() {
     let function = bench.function("overruns");
     let mut launch = stream.launch_builder(&function);
     launch.arg(&0x1234_0000u64).arg(&1u32);
-    // SAFETY: the driver refuses.
+    // SAFETY: the driver refuses the access.
     unsafe { launch.launch(one()) }.unwrap();
     assert_eq!(bench.kinds(), [OutOfBounds]);
     assert_eq!(code(stream.synchronize()), 700);
@@ -76,7 +76,7 @@ fn a_kernel_may_be_given_an_empty_piece_or_nothing() {
     for address in [end, 0] {
         let mut launch = stream.launch_builder(&function);
         launch.arg(&address).arg(&1.0f32).arg(&0u32);
-        // SAFETY: the kernel touches no element.
+        // SAFETY: the kernel accesses no element.
         unsafe { launch.launch(one()) }.unwrap();
     }
     stream.synchronize().unwrap();
@@ -91,7 +91,7 @@ fn a_write_behind_an_allocation_is_found_when_it_is_freed() {
     let function = bench.function("overruns");
     let mut launch = stream.launch_builder(&function);
     launch.arg(&mut data).arg(&100u32);
-    // SAFETY: it writes to the driver's guard, as is tested.
+    // SAFETY: the kernel writes to the driver's guard, which is mapped.
     unsafe { launch.launch(LaunchConfig::for_num_elems(1)) }.unwrap();
     drop(data);
     stream.synchronize().unwrap();
@@ -102,7 +102,7 @@ fn a_write_behind_an_allocation_is_found_when_it_is_freed() {
 fn a_double_free_is_refused() {
     let bench = Bench::new();
     let stream = bench.stream();
-    // SAFETY: the driver refuses what is wrong here.
+    // SAFETY: the driver refuses the wrong calls.
     unsafe {
         let address = result::malloc_async(stream.cu_stream(), 16).unwrap();
         result::free_async(address, stream.cu_stream()).unwrap();
@@ -118,9 +118,9 @@ fn a_double_free_is_refused() {
 fn what_was_never_freed_is_a_leak() {
     let bench = Bench::new();
     let device = bench.device.clone();
-    // SAFETY: leaking is the point.
+    // SAFETY: the memory is not accessed. The test leaks it on purpose.
     unsafe { result::malloc_sync(24) }.unwrap();
-    // SAFETY: as above.
+    // SAFETY: the memory is not accessed. The test leaks it on purpose.
     unsafe { result::malloc_host(8, 0) }.unwrap();
     drop(bench);
     let texts: Vec<String> = device.violations().into_iter().map(|violation| violation.text).collect();
@@ -136,7 +136,7 @@ fn what_was_never_freed_is_a_leak() {
 fn pinned_memory_is_mapped_and_written_by_streams() {
     let bench = Bench::new();
     let stream = bench.stream();
-    // SAFETY: the word is read only by atomic loads after it was written.
+    // SAFETY: after the word is written, it is only read by atomic loads.
     unsafe {
         let word = result::malloc_host(16, sys::CU_MEMHOSTALLOC_DEVICEMAP).unwrap().cast::<u64>();
         let mut address = 0;
@@ -171,7 +171,7 @@ fn a_pinned_source_is_read_when_the_stream_gets_there() {
     let bench = Bench::new();
     let stream = bench.stream();
     let mut data = stream.alloc_zeros::<u8>(4).unwrap();
-    // SAFETY: the memory is pinned, live, and written while the stream stands still.
+    // SAFETY: the memory is pinned, live, and written while the stream is stopped.
     unsafe {
         let source = result::malloc_host(4, 0).unwrap().cast::<u8>();
         source.write_bytes(1, 4);

@@ -1,4 +1,4 @@
-//! What has an order and what has none.
+//! Work that is ordered, and work that is not.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,7 +8,7 @@ use cudarc::driver::{CudaSlice, CudaStream, DevicePtr, DevicePtrMut, LaunchConfi
 
 use crate::support::{Bench, Said, one, scale, scale_some};
 
-/// Two streams, and memory that both are free to use.
+/// Two streams, and memory that both may use.
 struct Pair {
     bench: Bench,
     first: Arc<CudaStream>,
@@ -97,7 +97,7 @@ fn readers_do_not_race_with_each_other_but_with_the_next_writer() {
 
 #[test]
 fn a_write_hides_no_earlier_reader() {
-    // Reads on both streams, then a write that comes after one of them only: the other must not be forgotten.
+    // Reads on both streams, then a write that is ordered after only one of them: the other must be kept.
     let mut pair = Pair::new();
     let third = pair.bench.stream();
     let _copy = pair.second.clone_dtod(&pair.data).unwrap();
@@ -156,7 +156,7 @@ fn a_written_word_tells_the_host_unless_it_has_to_be_told_that_it_saw() {
     let mut pair = Pair::new();
     // SAFETY: the word is pinned, and freed at the end.
     let word = unsafe { result::malloc_host(8, 0) }.unwrap().cast::<u64>();
-    // SAFETY: as above.
+    // SAFETY: the word is pinned, and freed at the end.
     let seen = unsafe { std::sync::atomic::AtomicU64::from_ptr(word) };
     seen.store(0, Ordering::Relaxed);
     let mut hand_over = |value: u64, host_saw: bool| {
@@ -179,7 +179,7 @@ fn a_written_word_tells_the_host_unless_it_has_to_be_told_that_it_saw() {
     assert_eq!(hand_over(2, true), []);
     assert_eq!(hand_over(3, false), [ViolationKind::Race]);
     pair.first.synchronize().unwrap();
-    // SAFETY: nobody uses it any more.
+    // SAFETY: no code uses the word any more.
     unsafe { result::free_host(word.cast()) }.unwrap();
 }
 
@@ -213,13 +213,13 @@ fn pieces_that_do_not_overlap_do_not_race_in_copies() {
 fn memory_allocated_in_stream_order_is_not_there_for_others_before() {
     let bench = Bench::new();
     let (first, second) = (bench.stream(), bench.stream());
-    // SAFETY: it is written before it is read.
+    // SAFETY: the memory is written before it is read.
     let mut early = unsafe { first.alloc::<f32>(4) }.unwrap();
     second.memset_zeros(&mut early).unwrap();
     let violation = bench.violation();
     assert!(violation.text.starts_with("allocation") && violation.text.contains("memset"), "{}", violation.text);
     bench.device.reset();
-    // SAFETY: as above.
+    // SAFETY: the memory is written before it is read.
     let mut waited = unsafe { first.alloc::<f32>(4) }.unwrap();
     second.join(&first).unwrap();
     second.memset_zeros(&mut waited).unwrap();
@@ -245,7 +245,7 @@ fn a_kernel_touches_the_whole_allocation_of_its_pointer() {
     let (mut left, mut right) = pair.data.split_at_mut(2);
     let mut launch = pair.first.launch_builder(&function);
     launch.arg(&mut left).arg(&2.0f32).arg(&2u32);
-    // SAFETY: the parameters are the kernel's.
+    // SAFETY: the arguments match the kernel's parameters.
     unsafe { launch.launch(LaunchConfig::for_num_elems(2)) }.unwrap();
     pair.second.memset_zeros(&mut right).unwrap();
     assert_eq!(pair.bench.kinds(), [ViolationKind::Race]);
@@ -288,7 +288,7 @@ fn memory_of_another_device_is_ordered_by_what_the_host_saw_there() {
     let mut into = there.alloc_zeros::<u32>(8).unwrap();
     here.synchronize().unwrap();
     let (from_address, into_address) = (from.device_ptr(&here).0, into.device_ptr_mut(&there).0);
-    // SAFETY: both are live, and all devices are one address space.
+    // SAFETY: both buffers are live, and all devices share one address space.
     unsafe { result::memcpy_dtod_async(into_address, from_address, 32, there.cu_stream()) }.unwrap();
     right.assert_clean();
     there.synchronize().unwrap();
@@ -302,7 +302,7 @@ fn a_copy_between_devices_without_an_order_races() {
     let from = here.clone_htod(&[3u32; 8]).unwrap();
     let (from_address, into_address) = (from.device_ptr(&here).0, into.device_ptr_mut(&there).0);
     let (from_context, into_context) = (left.context.cu_ctx(), right.context.cu_ctx());
-    // SAFETY: all of them are live; that they race is the point.
+    // SAFETY: all arguments are live. The race is intended.
     let copy =
         || unsafe { result::memcpy_peer_async(into_context, into_address, from_context, from_address, 32, there.cu_stream()) };
     copy().unwrap();
