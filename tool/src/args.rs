@@ -1,4 +1,4 @@
-//! What the tool can be asked.
+//! The arguments of the tool.
 
 use std::path::{Path, PathBuf};
 
@@ -51,14 +51,14 @@ pub(crate) enum Command {
     Plan {
         #[command(flatten)]
         graph: GraphArgs,
-        /// How to print it; text, or what the ending of OUT says.
+        /// The format; without it, text, or the format of OUT's extension.
         #[arg(long, value_enum)]
         format: Option<PlanFormat>,
         /// Writes to a file.
         #[arg(short, long, value_name = "OUT")]
         out: Option<PathBuf>,
     },
-    /// Carries the programs out in virtual time, and prints what happens when.
+    /// Carries the programs out in virtual time, and prints each event with its time.
     #[command(
         after_help = "Examples:\n  anabranch simulate graph.json --compute 4\n  anabranch simulate graph.json --seed 7 --format svg -o run.svg"
     )]
@@ -67,26 +67,25 @@ pub(crate) enum Command {
         graph: GraphArgs,
         #[command(flatten)]
         machine: MachineArgs,
-        /// Draws who comes next, where several nodes could, from this seed. Without it they come in the
-        /// plan's order.
+        /// Draws the next node from this seed, where several are possible. Without it they come in the plan's
+        /// order.
         #[arg(long)]
         seed: Option<u64>,
-        /// Makes the choices of a simulation before, as its last line printed them: 0,2,1.
+        /// Makes the choices of an earlier simulation, as its last line printed them: 0,2,1.
         #[arg(long, value_delimiter = ',', value_name = "CHOICES", conflicts_with = "seed")]
         replay: Option<Vec<u32>>,
-        /// Runs every order that the programs allow, at most this many, looks for races, and reports how many
-        /// there are.
+        /// Runs every order that the programs allow, at most this many, looks for races, and reports the
+        /// number of orders.
         #[arg(long, value_name = "ORDERS", conflicts_with_all = ["seed", "replay", "format"], value_parser = clap::value_parser!(u64).range(1..))]
         explore: Option<u64>,
-        /// How to print it; text, or what the ending of OUT says.
+        /// The format; without it, text, or the format of OUT's extension.
         #[arg(long, value_enum)]
         format: Option<SimulateFormat>,
         /// Writes to a file.
         #[arg(short, long, value_name = "OUT")]
         out: Option<PathBuf>,
     },
-    /// Checks that a plan keeps every edge and that no wait could be left out: of a policy, of all, or from a
-    /// file.
+    /// Checks that a plan keeps every edge and has no redundant wait: of a policy, of all, or from a file.
     #[command(
         after_help = "Examples:\n  anabranch verify graph.json\n  anabranch plan graph.json --format json -o plan.json && anabranch verify graph.json --plan plan.json"
     )]
@@ -96,8 +95,8 @@ pub(crate) enum Command {
         /// Checks the plan of this policy only.
         #[arg(long, value_enum, conflicts_with = "plan")]
         policy: Option<PolicyName>,
-        /// Checks a plan that `anabranch plan --format json` has printed: its streams and programs, the rest
-        /// is not read.
+        /// Checks a plan that `anabranch plan --format json` has printed. Only its streams and programs are
+        /// read.
         #[arg(long, value_name = "PLAN")]
         plan: Option<PathBuf>,
     },
@@ -111,15 +110,15 @@ pub(crate) enum Command {
         max_streams: Option<u32>,
         #[command(flatten)]
         machine: MachineArgs,
-        /// How to print it; text, or what the ending of OUT says.
+        /// The format; without it, text, or the format of OUT's extension.
         #[arg(long, value_enum)]
         format: Option<CompareFormat>,
         /// Writes to a file.
         #[arg(short, long, value_name = "OUT")]
         out: Option<PathBuf>,
     },
-    /// Says which operations on arrays stream together, batch by batch: how far behind each other, in how
-    /// much memory, and why a group ends; also by the rule of Legate's checker. docs/streams-json.md has the
+    /// Reports which operations on arrays stream together, batch by batch: the distance between them, the
+    /// memory, and why a group ends; also by the rule of Legate's checker. docs/streams-json.md has the
     /// format.
     #[command(
         after_help = "Examples:\n  anabranch stream scope.json\n  anabranch stream scope.json --memory-max 27000000\n  anabranch stream cases.json --case blur --format svg -o blur.svg"
@@ -127,22 +126,22 @@ pub(crate) enum Command {
     Stream {
         #[command(flatten)]
         stream: StreamArgs,
-        /// How to print it; text, or what the ending of OUT says.
+        /// The format; without it, text, or the format of OUT's extension.
         #[arg(long, value_enum)]
         format: Option<StreamFormat>,
         /// Writes to a file.
         #[arg(short, long, value_name = "OUT")]
         out: Option<PathBuf>,
     },
-    /// Plans the epochs of an application description of the Compute Graph Framework: phases, period, latency,
-    /// loads. docs/app-json.md has what is read and what is refused.
+    /// Plans the epochs of an application description of the Compute Graph Framework: phases, period,
+    /// latency, loads. docs/app-json.md lists the keys that are read and those that are refused.
     #[command(
         after_help = "Examples:\n  anabranch pipeline camera.app.json\n  anabranch pipeline camera.app.json --auto 3 --format svg -o phases.svg"
     )]
     Pipeline {
         #[command(flatten)]
         pipeline: PipelineArgs,
-        /// How to print it; text, or what the ending of OUT says.
+        /// The format; without it, text, or the format of OUT's extension.
         #[arg(long, value_enum)]
         format: Option<PipelineFormat>,
         /// Writes to a file.
@@ -155,10 +154,10 @@ pub(crate) enum Command {
 pub(crate) struct StreamArgs {
     /// The stores and the operations, as JSON: one case, or a list. '-' is the standard input.
     pub(crate) file: PathBuf,
-    /// The most bytes in memory; too few are an error that says how many would do.
+    /// The most bytes in memory; if they are too few, the error names the number that suffices.
     #[arg(long, value_name = "BYTES")]
     pub(crate) memory_max: Option<u64>,
-    /// Reads this case of a list only.
+    /// Reads only this case of a list.
     #[arg(long, value_name = "ID")]
     pub(crate) case: Option<String>,
 }
@@ -167,14 +166,14 @@ pub(crate) struct StreamArgs {
 pub(crate) struct PipelineArgs {
     /// The application description, NAME.app.json, with the files that it names beside it.
     pub(crate) file: PathBuf,
-    /// Proposes a split into at most this many phases, beside the one that is written. A picture or a trace
-    /// shows the proposal.
+    /// Proposes a split into at most this many phases, beside the given one. A picture or a trace shows the
+    /// proposal.
     #[arg(long, value_name = "DEPTH", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) auto: Option<u32>,
     /// The state whose schedule is planned; the default state if not given.
     #[arg(long, value_name = "NAME")]
     pub(crate) state: Option<String>,
-    /// Plans this epoch only.
+    /// Plans only this epoch.
     #[arg(long, value_name = "NAME")]
     pub(crate) epoch: Option<String>,
 }
@@ -183,7 +182,7 @@ pub(crate) struct PipelineArgs {
 pub(crate) struct GraphArgs {
     /// The graph, as JSON.
     pub(crate) file: PathBuf,
-    /// Which stream each node goes to.
+    /// The policy that assigns nodes to streams.
     #[arg(long, value_enum, default_value = "ranked")]
     policy: PolicyName,
     /// The most streams of `ranked`, and of `critical-path` on each device (there 4 if not given).
@@ -192,7 +191,7 @@ pub(crate) struct GraphArgs {
 }
 
 impl GraphArgs {
-    /// Returns the policy; `hand_off_us` is what a hand-off will cost, if that is known.
+    /// Returns the policy. `hand_off_us` is the cost of a hand-off, if it is known.
     pub(crate) fn policy(&self, hand_off_us: Option<f64>) -> Result<Box<dyn Policy>, Failure> {
         if self.max_streams.is_some() && !matches!(self.policy, PolicyName::Ranked | PolicyName::CriticalPath) {
             return Err(Failure::Usage(
@@ -205,16 +204,17 @@ impl GraphArgs {
 
 #[derive(Group)]
 pub(crate) struct MachineArgs {
-    /// Kernels at once on each device.
+    /// The number of kernels that run at once on each device.
     #[arg(long, value_name = "N", default_value_t = Slots::default().compute, value_parser = clap::value_parser!(u32).range(1..))]
     compute: u32,
-    /// Copies at once on each device, in each direction; `mixed` nodes copy up.
+    /// The number of copies at once on each device, in each direction; `mixed` nodes copy up.
     #[arg(long, value_name = "N", default_value_t = Slots::default().copy_up, value_parser = clap::value_parser!(u32).range(1..))]
     copies: u32,
-    /// Tasks at once on the host.
+    /// The number of tasks at once on the host.
     #[arg(long, value_name = "N", default_value_t = Slots::default().cores, value_parser = clap::value_parser!(u32).range(1..))]
     cores: u32,
-    /// How long a stream that waits takes to go on, in microseconds; `critical-path` plans with it.
+    /// The time from the end of a wait until the stream continues, in microseconds; `critical-path` plans
+    /// with it.
     #[arg(long, value_name = "US", default_value_t = 0.0)]
     pub(crate) hand_off_us: f64,
 }
@@ -231,13 +231,13 @@ pub(crate) enum PolicyName {
     Single,
     /// A stream for `mixed` nodes and one for all others.
     PerBackend,
-    /// A stream handed on from producer to consumer (DALI's design).
+    /// Each stream is passed on from producer to consumer (DALI's design).
     PerOperator,
-    /// Streams that are free are handed on through any number of nodes (DALI's release).
+    /// Free streams are passed on through any number of nodes (DALI's release).
     ReadySet,
-    /// Streams along the longest way to the end, equal commands together (NNC).
+    /// Streams along the longest path to the end, equal commands together (NNC).
     Ranked,
-    /// As few streams as no two independent nodes share.
+    /// The fewest streams such that no two independent nodes share one.
     MinStreams,
     /// Shortest makespan on a number of streams, by cost.
     CriticalPath,
@@ -260,8 +260,8 @@ impl PolicyName {
     }
 }
 
-/// Returns the format that was asked for: by name, else by the ending of the file; text, if it has none or is
-/// `.txt`.
+/// Returns the requested format: by name, else by the extension of the file. Text, if the file has no
+/// extension or `.txt`.
 pub(crate) fn format_of<F: ValueEnum + Clone>(format: Option<F>, out: Option<&Path>, text: F) -> Result<F, Failure> {
     let ending = out.and_then(Path::extension).map(|ending| ending.to_string_lossy().to_lowercase());
     let ending = match (format, ending) {
@@ -283,7 +283,7 @@ pub(crate) fn format_of<F: ValueEnum + Clone>(format: Option<F>, out: Option<&Pa
 
 #[derive(Clone, Copy, ValueEnum)]
 pub(crate) enum StreamFormat {
-    /// The groups with their operations and windows, and why they end.
+    /// The groups with their operations and windows, and the reasons why they end.
     Text,
     /// The same by three rules, as JSON.
     Json,
@@ -293,23 +293,23 @@ pub(crate) enum StreamFormat {
 
 #[derive(Clone, Copy, ValueEnum)]
 pub(crate) enum PlanFormat {
-    /// A table, a row for each stream.
+    /// A table with a row for each stream.
     Text,
     /// The programs as JSON.
     Json,
     /// A graph for Graphviz.
     Dot,
-    /// A picture: streams are lanes, nodes boxes as long as they cost.
+    /// A picture: streams are lanes, and nodes are boxes as long as their costs.
     Svg,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 pub(crate) enum SimulateFormat {
-    /// A line for each thing that happens.
+    /// A line for each event.
     Text,
     /// Spans and races as JSON.
     Json,
-    /// A picture: streams are lanes, nodes boxes as long as they took.
+    /// A picture: streams are lanes, and nodes are boxes as long as their times.
     Svg,
     /// A trace for ui.perfetto.dev or Chrome.
     Perfetto,
@@ -317,11 +317,11 @@ pub(crate) enum SimulateFormat {
 
 #[derive(Clone, Copy, ValueEnum)]
 pub(crate) enum CompareFormat {
-    /// A table, a row for each policy.
+    /// A table with a row for each policy.
     Text,
     /// The same as JSON.
     Json,
-    /// One picture, a panel for each policy.
+    /// One picture with a panel for each policy.
     Svg,
 }
 

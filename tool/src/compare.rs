@@ -20,7 +20,7 @@ struct Row<'a> {
     waits: usize,
     makespan_us: f64,
     critical_path_us: f64,
-    /// How much of the time its streams were busy.
+    /// The fraction of the time during which its streams were busy.
     utilisation: f64,
 }
 

@@ -1,4 +1,4 @@
-//! Files in and out.
+//! Reads and writes files.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,7 +13,7 @@ use crate::Failure;
 /// The largest file that is read, in bytes.
 const BYTES_MAX: u64 = 4 << 30;
 
-/// Reads a graph; its error names the file and the place in it.
+/// Reads a graph. An error names the file and the place in it.
 pub(crate) fn graph(path: &Path) -> Result<Shape, Failure> {
     let text = text(path)?;
     let mut shape = Shape::from_json(&text).map_err(|error| {
@@ -31,7 +31,7 @@ pub(crate) fn graph(path: &Path) -> Result<Shape, Failure> {
     Ok(shape)
 }
 
-/// What a file that cannot be read as one of these looks like: one of the others.
+/// The format that a file seems to have, for the error of a file that has the wrong one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Looks {
     Graph,
@@ -39,7 +39,7 @@ pub(crate) enum Looks {
 }
 
 impl Looks {
-    /// Goes by the keys of the outermost object.
+    /// Guesses the format from the keys of the outermost object.
     pub(crate) fn of(text: &str) -> Option<Self> {
         let keys: BTreeMap<String, IgnoredAny> = serde_json::from_str(text).ok()?;
         match keys.contains_key("nodes") {
@@ -64,7 +64,7 @@ pub(crate) fn text(path: &Path) -> Result<String, Failure> {
         return invalid(&format!("is larger than {} GiB", BYTES_MAX >> 30));
     }
     match bytes[..] {
-        // Also the mark of UTF-32, with two zeros behind it.
+        // Also the mark of UTF-32, where two zeros follow.
         [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => return invalid("is UTF-16: save it as UTF-8"),
         [0xef, 0xbb, 0xbf, ..] => return invalid("begins with a byte order mark: save it as UTF-8 without one"),
         [0, _, ..] | [_, 0, ..] => return invalid("is UTF-16, or binary: save it as UTF-8"),
@@ -80,7 +80,7 @@ pub(crate) fn write(out: Option<&Path>, text: &str) -> Result<(), Failure> {
             std::fs::write(path, text).map_err(|error| Failure::Usage(format!("{}: cannot write: {error}", path.display())))
         }
         None => match io::stdout().lock().write_all(text.as_bytes()) {
-            // Who reads only the first lines has what it wanted.
+            // A reader that closes the pipe early has read all it needs.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
             written => Ok(written?),
         },

@@ -1,4 +1,4 @@
-//! Plans as JSON, read back; and simulations written.
+//! Plans that are read from JSON, and simulations that are written as JSON.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use anabranch::plan::{Point, Schedule, Step, StreamKind};
 use anabranch::sim::SimLog;
 use serde::{Deserialize, Serialize};
 
-/// What is read of a plan: its streams and programs. The rest follows from them.
+/// The parts of a plan that are read: its streams and programs. The rest follows from them.
 #[derive(Deserialize)]
 pub(crate) struct PlanForm {
     streams: Vec<StreamForm>,
@@ -17,7 +17,7 @@ pub(crate) struct PlanForm {
     inner: Vec<InnerForm>,
 }
 
-/// The same of an inner graph.
+/// The same parts of an inner graph.
 #[derive(Deserialize)]
 struct InnerForm {
     path: String,
@@ -58,12 +58,12 @@ enum StepForm {
     Wait { stream: u32, point: u32 },
 }
 
-/// Programs by number of stream.
+/// Programs, by the number of their stream.
 type Programs = Vec<(StreamKind, Vec<Step>)>;
 
 impl PlanForm {
     /// Returns the programs of the outermost graph, and of each inner one. `schedule` is any schedule of the
-    /// graph: it says which inner graphs there are.
+    /// graph: it names the inner graphs.
     pub(crate) fn programs(self, schedule: &Schedule) -> Result<Vec<(Arc<Shape>, Programs)>, String> {
         let Self { streams, programs, mut inner } = self;
         let mut all = vec![(schedule.shape().clone(), TableForm { streams, programs }.programs(schedule.shape())?)];
@@ -130,9 +130,9 @@ struct SimulationForm<'a> {
     makespan_us: f64,
     critical_path_us: f64,
     spans: Vec<SpanForm<'a>>,
-    /// What was chosen where several nodes could go on, to be replayed.
+    /// The choices among several possible nodes, for a replay.
     choices: Vec<u32>,
-    /// None if they were not looked for.
+    /// None if the simulation did not look for races.
     races: Option<Vec<String>>,
 }
 

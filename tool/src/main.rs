@@ -1,5 +1,5 @@
 //! `anabranch`: plans, simulates, verifies and compares graphs that are given as JSON, plans pipelines of
-//! application descriptions, and says which operations on arrays stream.
+//! application descriptions, and reports which operations on arrays stream.
 
 mod args;
 mod commands;
@@ -15,11 +15,11 @@ use clap::Parser;
 
 use crate::args::Args;
 
-/// What ends the tool: who is at fault decides the exit code.
+/// The failures of the tool. The cause decides the exit code.
 pub(crate) enum Failure {
-    /// The graph or the plan is not valid: 1.
+    /// The graph or the plan is not valid: exit code 1.
     Invalid(String),
-    /// The tool was asked for something it cannot do: 2, as clap's own.
+    /// The tool cannot do what was requested: exit code 2, as that of clap.
     Usage(String),
 }
 

@@ -1,4 +1,4 @@
-//! Application descriptions: their phases as written and as proposed, and their hyperepochs.
+//! Application descriptions: their phases as given and as proposed, and their hyperepochs.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::Failure;
 use crate::args::{PipelineArgs, PipelineFormat};
 use crate::files::{self, Looks};
 
-/// How many items a trace shows.
+/// The number of items that a trace shows.
 const ITEMS: u64 = 8;
 
 /// An epoch with its plans.
@@ -29,7 +29,7 @@ struct Simulated<'a> {
     epochs: Vec<Planned<'a>>,
 }
 
-/// Returns the unit of all times of a report: it fits the shortest period.
+/// Returns the unit of all times of a report, which suits the shortest period.
 fn unit_of(hyperepochs: &[Simulated<'_>]) -> TimeUnit {
     let planned = hyperepochs.iter().flat_map(|hyperepoch| &hyperepoch.epochs);
     let plans = planned.flat_map(|planned| std::iter::once(&planned.written).chain(&planned.proposed));
@@ -82,7 +82,7 @@ pub(crate) fn text(args: &PipelineArgs, format: PipelineFormat) -> Result<String
     }
 }
 
-/// Reads a description. That the file itself cannot be read is the fault of the call, not of the file.
+/// Reads a description. A file that cannot be read is a fault of the call, not of the file.
 fn open(file: &Path) -> Result<App, Failure> {
     let cannot = |error: std::io::Error| Failure::Usage(format!("{}: cannot read: {error}", file.display()));
     if file.as_os_str() == "-" {
@@ -99,10 +99,10 @@ fn open(file: &Path) -> Result<App, Failure> {
     App::open(file).map_err(|error| no_description(file, &error))
 }
 
-/// The largest file that is read again to say what it may be, in bytes.
+/// The largest file that is read again to guess its format, in bytes.
 const READ_AGAIN_MAX: u64 = 16 << 20;
 
-/// Says why a file is no description, and what it may be instead.
+/// Returns the reason why a file is no description, and its likely format.
 fn no_description(file: &Path, error: &anabranch::Error) -> Failure {
     let is_small = std::fs::metadata(file).is_ok_and(|metadata| metadata.len() <= READ_AGAIN_MAX);
     let looks = if is_small { files::text(file).ok().and_then(|text| Looks::of(&text)) } else { None };
@@ -115,7 +115,7 @@ fn epochs(schedule: &StmSchedule) -> String {
     epochs.map(|epoch| format!("'{}'", epoch.name)).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the only epoch of a picture.
+/// Returns the only epoch, for a picture.
 fn one<'a>(args: &PipelineArgs, schedule: &StmSchedule, hyperepochs: &'a [Simulated<'a>]) -> Result<&'a Planned<'a>, Failure> {
     let mut all = hyperepochs.iter().flat_map(|hyperepoch| &hyperepoch.epochs);
     match (all.next(), all.next()) {

@@ -1,4 +1,4 @@
-//! Scopes of arrays and operations: which of them stream together, and in how much memory.
+//! Scopes of arrays and operations: which operations stream together, and in how much memory.
 
 use std::fmt::Write;
 
@@ -29,7 +29,7 @@ pub(crate) fn text(args: &StreamArgs, format: StreamFormat) -> Result<String, Fa
                     let _ = writeln!(out, "{gap}{name}");
                 }
                 let _ = write!(out, "{}", stream(outline, Rule::Exact)?);
-                // A bound on memory is for our rule.
+                // A limit of memory applies only to our rule.
                 write_legate(&outline.stream(Rule::Legate).map_err(|error| Failure::Invalid(error.to_string()))?, &mut out);
             }
             Ok(out)
@@ -61,7 +61,7 @@ fn unbounded(outline: &Outline, rule: Rule) -> Result<Streamed, Failure> {
     outline.stream(rule).map_err(|error| Failure::Invalid(error.to_string()))
 }
 
-/// Reads the outlines that the call asks for.
+/// Reads the requested outlines.
 fn outlines(args: &StreamArgs) -> Result<Vec<Outline>, Failure> {
     let text = files::text(&args.file)?;
     let outlines = Outline::from_json(&text).map_err(|error| {
@@ -87,7 +87,7 @@ fn names(outlines: &[Outline]) -> String {
     if names.is_empty() { "none with an `id`".into() } else { names.join(", ") }
 }
 
-/// Writes what Legate's checker says: whether it streams, or where it cuts and why.
+/// Writes the result of Legate's checker: whether it streams, or where it cuts and why.
 fn write_legate(streamed: &Streamed, out: &mut String) {
     let verdict = if streamed.is_one() { "streams".to_owned() } else { format!("{} groups", streamed.groups().len()) };
     let _ = writeln!(out, "{:<13}{verdict}", "by Legate");
@@ -107,7 +107,7 @@ struct CaseForm {
 #[derive(Serialize)]
 struct RuleForm {
     streams: bool,
-    /// Null by Legate's rule: what it lets through need not be right with so much.
+    /// Null by Legate's rule: the cases that it accepts may be wrong with this memory.
     bytes: Option<u64>,
     unstreamed_bytes: u64,
     groups: Vec<GroupForm>,
@@ -127,7 +127,7 @@ struct GroupForm {
 #[derive(Serialize)]
 struct WindowForm {
     store: String,
-    /// Null: the whole store.
+    /// Null stands for the whole store.
     tiles: Option<u64>,
     tile_bytes: u64,
     store_bytes: u64,
