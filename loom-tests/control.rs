@@ -1,11 +1,12 @@
-//! Loops: who ends an iteration winds the next one up, while others are on their way out of the last.
+//! Loops: the worker that ends an iteration resets it for the next one, while other workers leave the
+//! previous one.
 
 use super::harness::{block_on, check_within};
 use crate::graph::times;
 use crate::policy::PerOperator;
 use crate::{Executor, Graph, Inputs, take};
 
-// Seen to fail with gates that are not wound up again (a program that goes on beyond its end).
+// Seen to fail with gates that are not reset (a program that continues beyond its end).
 #[test]
 fn two_workers_go_twice_round_a_loop() {
     let mut g = Graph::new();

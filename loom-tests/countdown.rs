@@ -1,4 +1,4 @@
-//! Gates: of all that arrive exactly one is the last, and it sees what the others did before they arrived.
+//! Gates: exactly one of all arrivals is the last, and it sees the work before all other arrivals.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ impl Model {
         self.lead_on(is_last)
     }
 
-    /// The same for the program that the gate belongs to: it asks before it counts.
+    /// The same for the program that owns the gate: it checks before it counts.
     fn arrive_at_own_gate(&self, number: usize) -> bool {
         self.words[number].set(1);
         self.turns.take();
@@ -40,7 +40,7 @@ impl Model {
     }
 }
 
-// Seen to fail with any of: `fetch_sub` Release, or Relaxed, only (a race for a word); the shortcut's load
+// Seen to fail with any of: `fetch_sub` only Release, or Relaxed (a race for a word); the shortcut's load
 // Relaxed (the same); the shortcut taken at 2; a load and a store instead of `fetch_sub` (no arrival is the
 // last).
 #[test]
@@ -57,7 +57,8 @@ fn one_of_three_arrivals_is_the_last_and_sees_the_others() {
     });
 }
 
-// Seen to fail with any of: the load in `is_ours` Relaxed (a race for a word); those above.
+// Seen to fail with any of: the load in `is_ours` Relaxed (a race for a word); the changes that the model of
+// three arrivals fails with.
 #[test]
 fn the_owner_of_a_gate_that_asks_first_is_the_last_or_is_resumed() {
     check(|| {

@@ -1,12 +1,12 @@
-//! A worker's deque: each ticket is taken exactly once, by its owner or by a thief, and brings along what led
-//! to it.
+//! A worker's deque: its owner or a thief takes each ticket exactly once, and sees the work before its push.
 
 use std::sync::Arc;
 
 use super::harness::{Plain, Turns, check_within, join, spawn};
 use crate::device::host::{Deque, Ticket};
 
-/// A deque, and for each ticket a word that is written before the ticket is pushed and read by who takes it.
+/// A deque, and a word for each ticket. The word is written before the ticket is pushed, and read by the
+/// thread that takes the ticket.
 struct Model {
     deque: Deque,
     words: Vec<Plain>,
@@ -42,13 +42,14 @@ impl Model {
         ticket.first()
     }
 
-    /// Starts a thief that tries so many times.
+    /// Starts a thief that tries this many times.
     fn thief(self: &Arc<Self>, tries: usize) -> super::harness::JoinHandle<Vec<u32>> {
         let model = self.clone();
         spawn(move || (0..tries).filter_map(|_| model.steal()).collect())
     }
 
-    /// Takes what is left, and checks that with what was `taken` these are all of the first `pushed` tickets.
+    /// Takes the remaining tickets, and checks that together with `taken` they are the first `pushed`
+    /// tickets.
     fn settle(&self, pushed: u32, mut taken: Vec<u32>) {
         taken.extend(std::iter::from_fn(|| self.pop()));
         taken.sort_unstable();
@@ -87,7 +88,7 @@ fn a_thief_sees_what_led_to_a_ticket_that_the_owner_has_popped_past() {
     });
 }
 
-// Seen to fail with all of the above.
+// Seen to fail with each of the changes that the two earlier models fail with.
 #[test]
 fn owner_and_thief_share_what_is_pushed_between_pops() {
     check_within(4, || {
@@ -103,9 +104,10 @@ fn owner_and_thief_share_what_is_pushed_between_pops() {
     });
 }
 
-// Seen to fail with any of: a ring that takes one more than fits (a race for a word); a thief that reads the
-// entry after its exchange; a `pop` that does not lower `bottom`. Not seen to fail with the Acquire in `push`
-// taken away: there a thief's earlier load would have to return a later store, which loom does not model.
+// Seen to fail with any of: a ring that takes one entry more than fits (a race for a word); a thief that
+// reads the entry after its exchange; a `pop` that does not lower `bottom`. Not seen to fail without the
+// Acquire in `push`: an earlier load of the thief would have to return a later store, which loom does not
+// model.
 #[test]
 fn a_full_ring_gives_tickets_back_and_overwrites_none_that_a_thief_reads() {
     check_within(4, || {

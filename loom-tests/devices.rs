@@ -1,6 +1,6 @@
-//! Runs on a device that queues work: the real executor with its worker and its reactor, and a device that is
-//! done with what it is given at once, or when the model says. The reactor follows targets beside the worker,
-//! and both count the same gates down.
+//! Runs on a device that queues work: the real executor with its worker and its reactor, and a device that
+//! finishes work at once, or when the model says so. The reactor follows targets beside the worker, and both
+//! count the same gates down.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -26,11 +26,12 @@ struct Device {
     is_prompt: bool,
 }
 
-/// How far the lane is.
+/// The last point that the lane has passed.
 struct Word(AtomicU64);
 
 impl Timeline for Word {
     fn reached(&self) -> u64 {
+        // ORDERING: Acquire pairs with the Release of the store that moves the lane.
         self.0.load(Ordering::Acquire)
     }
 
@@ -39,7 +40,7 @@ impl Timeline for Word {
     }
 }
 
-/// Notes nothing down: no kernel of a model asks for anything.
+/// A stream that records nothing: no kernel of a model enqueues work.
 struct Nothing;
 
 impl Queue for Nothing {
@@ -98,6 +99,8 @@ impl QueueDevice for Device {
     }
 
     fn submit(&self, _: DeviceStream, job: &mut Job<'_>) -> Result<Submitted> {
+        // ORDERING: Relaxed: the numbers only have to differ. The Release of the lane's word pairs with the
+        // Acquire in `reached`.
         let point = self.issued.fetch_add(1, Ordering::Relaxed) + 1;
         if self.is_prompt {
             self.lane.0.store(point, Ordering::Release);
@@ -110,6 +113,7 @@ impl QueueDevice for Device {
     }
 
     fn mark(&self, _: u32) -> Result<u64> {
+        // ORDERING: Relaxed: a number that guards no other data.
         Ok(self.issued.load(Ordering::Relaxed))
     }
 
@@ -146,7 +150,7 @@ fn joined() -> Plan {
     g.compile_with(&PerOperator).expect("the graph is right")
 }
 
-// Seen to fail with a pool that takes its only worker for the only one that counts (an arrival is lost).
+// Seen to fail with a pool that treats its only worker as the only thread that counts (an arrival is lost).
 #[test]
 fn a_worker_and_the_reactor_arrive_at_one_gate() {
     let plan = joined();
@@ -164,7 +168,7 @@ fn one_kernel(alive: &Alive) -> Plan {
     g.compile_with(&PerOperator).expect("the graph is right")
 }
 
-// Seen to fail with a `land` that does not collect what was dropped (the values stay).
+// Seen to fail with a `land` that does not collect dropped memory (the values stay).
 #[test]
 fn a_run_that_is_dropped_while_its_device_is_at_it_frees_its_values_afterwards() {
     check_values(1, one_kernel, |plan, alive| {
@@ -172,6 +176,7 @@ fn a_run_that_is_dropped_while_its_device_is_at_it_frees_its_values_afterwards()
         let mut run = exec.run(plan, Inputs::new());
         poll_once(&mut run);
         drop(run);
+        // ORDERING: Release pairs with the Acquire in `reached`.
         lane.0.store(1, Ordering::Release);
         while alive.count() > 0 {
             spin_loop();
@@ -179,7 +184,7 @@ fn a_run_that_is_dropped_while_its_device_is_at_it_frees_its_values_afterwards()
     });
 }
 
-/// Two phases of kernels. The second reads the first, and has a state.
+/// Two phases of kernels. The second phase reads the first, and has a state.
 fn two_phases(in_flight: u32) -> Pipeline<i32, i32> {
     let pipeline = Pipeline::new("kernels", &Ranked::default(), |g, item| {
         let mut total = g.state("total", || 0);
@@ -194,7 +199,7 @@ fn two_phases(in_flight: u32) -> Pipeline<i32, i32> {
 }
 
 // The worker queues the kernels of the second item while the reactor ends the first. Seen to fail (a word
-// that was freed) with a segment that is awaited before the arrows of its submission are followed.
+// that was freed) with a segment that is awaited before the edges of its submission are followed.
 #[test]
 fn kernels_are_queued_behind_an_item_that_ends_meanwhile() {
     for in_flight in [1, 2] {
@@ -218,8 +223,8 @@ fn push(engine: &Engine, op: Op<'_>) -> Pushed {
     engine.try_push(op).map_err(Error::from).expect("there is room")
 }
 
-// Seen to fail (nobody has it go on) with an end that empties the list of who waits, and then says that it is
-// over; and with a look whether it has ended before the list's lock is taken.
+// Seen to fail (no thread continues the operation) with an end that empties the list of waiting operations,
+// and then marks itself as over; and with a check of the end before the list's lock is taken.
 #[test]
 fn who_comes_to_wait_for_an_end_is_in_its_list_or_finds_it_over() {
     check(|| {
@@ -227,6 +232,7 @@ fn who_comes_to_wait_for_an_end_is_in_its_list_or_finds_it_over() {
         let (there, counted) = (ending.clone(), turns.clone());
         let other = spawn(move || {
             let waiting = there.end();
+            // ORDERING: Relaxed: a count of the model. The join publishes it.
             counted.fetch_add(waiting.len() as u64, Ordering::Relaxed);
         });
         if ending.wake_later(7).is_some() {
@@ -237,8 +243,8 @@ fn who_comes_to_wait_for_an_end_is_in_its_list_or_finds_it_over() {
     });
 }
 
-// The same with a whole engine. Seen to fail (a deadlock) with an end that makes nobody of those ready who
-// wait, and with one that does not tell its handle.
+// The same with a whole engine. Seen to fail (a deadlock) with an end that makes no waiting operation ready,
+// and with one that does not notify its handle.
 #[test]
 fn an_operation_of_the_host_is_put_aside_until_a_device_is_done_with_what_it_reads() {
     check_within(0, || {
@@ -252,8 +258,8 @@ fn an_operation_of_the_host_is_put_aside_until_a_device_is_done_with_what_it_rea
     });
 }
 
-// Seen to fail with a handle that is told of the end when its kernel is submitted, and with one that is never
-// told (a deadlock).
+// Seen to fail with a handle that is notified of the end when its kernel is submitted, and with one that is
+// never notified (a deadlock).
 #[test]
 fn a_kernels_handle_hears_of_its_end_when_the_device_says_so() {
     check_within(1, || {
@@ -261,6 +267,7 @@ fn a_kernels_handle_hears_of_its_end_when_the_device_says_so() {
         let x = engine.empty_var::<i32>("x");
         let mut kernel = push(&engine, Op::kernel("kernel", (), &x, |_: &mut DeviceStream| 20));
         assert!(!poll_once(&mut kernel));
+        // ORDERING: Release pairs with the Acquire in `reached`.
         lane.0.store(1, Ordering::Release);
         block_on(kernel).expect("nothing goes wrong");
     });

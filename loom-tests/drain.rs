@@ -1,5 +1,5 @@
-//! The drain of an executor: what begins before it ends well, what begins after it is refused, and the drain
-//! hears of the last end.
+//! The drain of an executor: work that begins before it ends well, work that begins after it is refused, and
+//! the drain is notified of the last end.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::policy::Single;
 use crate::sync::{Mutex, lock};
 use crate::{Engine, Executor, Flow, Graph, Inputs, Op, Plan, Run};
 
-/// Waits for the work of an executor, while another thread begins some.
+/// Waits for the work of an executor, while another thread begins some work.
 fn drain_beside(exec: &Executor, work: impl FnOnce() + Send + 'static) {
     let other = spawn(work);
     block_on(exec.drain()).expect("this is outside of its runs");
@@ -20,7 +20,7 @@ fn drain_beside(exec: &Executor, work: impl FnOnce() + Send + 'static) {
     assert_eq!((exec.in_flight(), exec.stats().flows_in_flight), (0, 0));
 }
 
-// Seen to fail (a deadlock) with the end of a last flow that does not ring.
+// Seen to fail (a deadlock) with the end of a last flow that does not notify the drain.
 #[test]
 fn a_flow_that_begins_during_a_drain_ends_well_or_is_refused() {
     check_within(2, || {
@@ -69,10 +69,11 @@ fn what_a_flow_makes_during_a_drain_ends_well() {
     });
 }
 
-/// A thread outside pushes an operation, which makes a run, which outlives it and pushes another one.
+/// An outside thread pushes an operation. The operation starts a run, which outlives it and pushes another
+/// operation.
 struct Chain {
     engine: Engine,
-    /// What the run and its operation wait for.
+    /// The gates that the run and its operation wait for.
     gates: [Arc<Gate>; 2],
     run: Arc<Mutex<Option<Run>>>,
     pushed: Arc<Mutex<Option<Pushed>>>,
@@ -105,7 +106,7 @@ impl Chain {
         g.compile_with(&Single).expect("the graph is right")
     }
 
-    /// Does all of it. What has begun ends well.
+    /// Does the whole chain. Work that has begun ends well.
     fn run(self, exec: Executor) {
         let (plan, run) = (self.plan(), self.run.clone());
         let make = Op::future("make", (), (), async move || {
@@ -115,7 +116,7 @@ impl Chain {
             }
             Ok(())
         });
-        // An operation that is pushed from outside may come too late.
+        // An operation that an outside thread pushes may come too late.
         let has_run = block_on(self.engine.push(make)).and_then(block_on);
         let Some(run) = lock(&self.run).take().filter(|_| has_run.is_ok()) else { return };
         self.gates[0].open();
@@ -126,8 +127,8 @@ impl Chain {
     }
 }
 
-// Seen to fail with a drain that closes without a look at the engines, and with one that closes though a run
-// has begun since its first look.
+// Seen to fail with a drain that closes without a check of the engines, and with one that closes although a
+// run has begun since its first check.
 #[test]
 fn an_operation_of_a_run_of_an_operation_ends_well_during_a_drain() {
     check_within(2, || {

@@ -1,5 +1,5 @@
-//! Flows: one goes on when another thread ends what it awaits, whatever task has polled it last; and of its
-//! cancel, its end and its drop one wins, and nothing is left behind.
+//! Flows. A flow continues when another thread ends the awaited operation, whichever task has polled the flow
+//! last. Exactly one of its cancel, its end and its drop wins, and nothing is left behind.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use crate::sync::{Mutex, lock};
 use crate::{Engine, Executor, Flow, Op, Result};
 
 // Seen to fail (a deadlock) with any of: a second poll that keeps the first task's waker; a poll that marks
-// the operation as awaited without a look whether it has ended; an end that looks before its swap whether
-// somebody waits, or wakes nobody.
+// the operation as awaited without a check whether it has ended; an end that checks for a waiting task before
+// its swap, or wakes no task.
 #[test]
 fn a_flow_that_another_task_polls_again_hears_of_what_a_worker_ends() {
     check_within(2, || {
@@ -30,7 +30,7 @@ fn a_flow_that_another_task_polls_again_hears_of_what_a_worker_ends() {
 struct Waiting {
     engine: Engine,
     gate: Arc<Gate>,
-    /// What the future has, counted.
+    /// Counts the values of the future.
     alive: Alive,
 }
 
@@ -52,7 +52,8 @@ impl Waiting {
         })
     }
 
-    /// Opens the gate in another thread, and polls there what waited for it, or leaves that to who is woken.
+    /// Opens the gate in another thread. That thread polls the waiting operation, or leaves it to the woken
+    /// task.
     fn open_elsewhere(&self, is_polled: bool) -> JoinHandle<()> {
         let (gate, mut idle) = (self.gate.clone(), self.engine.idle());
         spawn(move || {
@@ -68,7 +69,7 @@ impl Waiting {
     }
 }
 
-/// Polls a flow as another task than before while what it waits for comes.
+/// Polls a flow by another task than before, while the awaited value arrives.
 fn poll_again_while_it_comes(is_polled: bool) {
     check_within(2, move || {
         let waiting = Waiting::new();
@@ -84,21 +85,21 @@ fn poll_again_while_it_comes(is_polled: bool) {
     });
 }
 
-// Seen to fail as the one before, but for the look before the swap.
+// Seen to fail as the model of a worker that ends the operation, except for the check before the swap.
 #[test]
 fn a_flow_that_another_task_polls_again_gets_a_value_that_another_thread_makes() {
     poll_again_while_it_comes(true);
 }
 
 // Seen to fail with a poll that does not register with the engine's drivers, and with a wake that does not
-// ring (each: a deadlock).
+// notify them (each: a deadlock).
 #[test]
 fn a_flow_that_another_task_polls_again_is_rung_to_make_a_value_itself() {
     poll_again_while_it_comes(false);
 }
 
-// Seen to fail with a poll that looks whether it is cancelled before it registers its waker, and with a
-// cancel that does not ring (each: a deadlock).
+// Seen to fail with a poll that checks for a cancel before it registers its waker, and with a cancel that
+// does not notify (each: a deadlock).
 #[test]
 fn a_flow_that_is_cancelled_while_it_is_polled_hears_of_it() {
     check(|| {
@@ -110,10 +111,10 @@ fn a_flow_that_is_cancelled_while_it_is_polled_hears_of_it() {
     });
 }
 
-// Failed at first: a read that stood behind what was cancelled was left for a poll that did not come. Seen to
-// fail with that, and with any of: a cancelled operation that begins all the same (it is polled for ever);
-// one that is polled when its future is gone, and parks; one that is woken while it runs, and is not made
-// ready when it parks (each is left); a wake of what is woken already that makes it ready once more (it is
+// Failed at first: a read behind the cancelled operation was left for a poll that did not come. Seen to fail
+// with that, and with any of: a cancelled operation that begins all the same (it is polled for ever); one
+// that is polled without its future, and parks; one that is woken while it runs, and is not made ready when
+// it parks (each is left); a wake of an operation that is already woken that makes it ready once more (it is
 // run after its end).
 #[test]
 fn of_the_end_and_a_cancel_of_a_flow_one_wins_and_it_hears_of_that() {
@@ -134,8 +135,8 @@ fn of_the_end_and_a_cancel_of_a_flow_one_wins_and_it_hears_of_that() {
     });
 }
 
-// Failed at first: what a cancel made ready behind the flow's last look was left for a poll that did not
-// come. Seen to fail (operations are pending) with that, and with any of: a cancel that does not drop
+// Failed at first: operations that a cancel made ready after the flow's last check were left for a poll that
+// did not come. Seen to fail (operations are pending) with that, and with any of: a cancel that does not drop
 // futures, or does not make their operations ready; reads that are left.
 #[test]
 fn a_flow_that_is_dropped_while_it_is_cancelled_leaves_nothing() {
@@ -151,8 +152,8 @@ fn a_flow_that_is_dropped_while_it_is_cancelled_leaves_nothing() {
     });
 }
 
-// Seen to fail (operations are pending) with a flow that is over and, where another thread has the engine,
-// leaves what it has cancelled to that without a word; and with reads that are left.
+// Seen to fail (operations are pending) with a flow that is over and leaves its cancelled operations, without
+// notice, to another thread that has the engine; and with reads that are left.
 #[test]
 fn a_flow_that_is_dropped_while_another_thread_has_its_engine_leaves_nothing() {
     check_within(2, || {
@@ -167,12 +168,13 @@ fn a_flow_that_is_dropped_while_another_thread_has_its_engine_leaves_nothing() {
     });
 }
 
-// Both were seen to fail (operations are pending) with a flow whose drop does not cancel it and with reads
-// that are left, and (it is run after its end) with a wake of what is woken already that makes it ready once
-// more; the first with any of: who wakes it does not look afterwards whether its flow is cancelled; a flow
-// that is over looks for nothing; the second with an operation that is polled when its future is gone, and
-// parks, and with one that is woken while it runs, and is not made ready when it parks.
-/// Drops a flow while it is cancelled, and what it waits for comes.
+// Both callers were seen to fail (operations are pending) with a flow whose drop does not cancel it and with
+// reads that are left, and (it is run after its end) with a wake of an operation that is already woken that
+// makes it ready once more. The first was seen to fail with any of: a waking thread that does not check
+// afterwards whether its flow is cancelled; a flow that is over and checks for nothing. The second was seen
+// to fail with an operation that is polled without its future, and parks, and with one that is woken while it
+// runs, and is not made ready when it parks.
+/// Drops a flow while it is cancelled, and while the awaited value arrives.
 fn drop_while_it_ends(is_polled: bool) {
     check_within(2, move || {
         let waiting = Waiting::new();
@@ -198,8 +200,8 @@ fn a_flow_that_is_dropped_while_it_is_cancelled_and_ends_leaves_nothing() {
     drop_while_it_ends(true);
 }
 
-// Failed at first (a deadlock: nothing woke it). Seen to fail (a deadlock) with a cancel that wakes the flows
-// within before it marks them, and with one that marks them only.
+// Failed at first (a deadlock: no thread woke it). Seen to fail (a deadlock) with a cancel that wakes inner
+// flows before it marks them, and with one that only marks them.
 #[test]
 fn a_flow_within_that_another_task_polls_hears_of_the_outer_ones_cancel() {
     check_within(2, || {

@@ -1,7 +1,7 @@
-//! An async node is polled by a worker, woken, and cancelled: its future ends once, whoever ends it.
+//! An async node is polled by a worker, woken, and cancelled: its future ends once, whichever thread ends it.
 //!
-//! The steps of `run::async_nodes`, on the real state and parking, without a graph around them. The same on
-//! whole runs is in `runs`.
+//! The steps of `run::async_nodes`, on the real state and parking, without a graph. `runs` has the same on
+//! whole runs.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ struct Run {
     is_live: AtomicBool,
     parking: Parking,
     has_begun: AtomicBool,
-    /// What the future waits for.
+    /// Whether the event that the future waits for has happened.
     is_ready: AtomicBool,
     ends: AtomicU32,
 }
@@ -32,15 +32,18 @@ impl Run {
         })
     }
 
-    /// As `Interpreter::poll_node`, by the thread that has the program; again if it was woken meanwhile.
+    /// As `Interpreter::poll_node`, by the thread that has the program. Polls again if the node was woken
+    /// meanwhile.
     fn poll_node(&self) {
         loop {
             self.parking.begin();
+            // ORDERING: Relaxed: the thread that has the program is the only user of `has_begun`. The SeqCst
+            // fence pairs with the one in `cancel`.
             if !self.has_begun.load(Ordering::Relaxed) {
                 self.has_begun.store(true, Ordering::Relaxed);
                 fence(Ordering::SeqCst);
             }
-            // Relaxed: what makes it visible must be the wake.
+            // ORDERING: Relaxed: the wake must make it visible.
             if self.state.is_cancelled() || self.is_ready.load(Ordering::Relaxed) {
                 return self.end();
             }
@@ -51,6 +54,7 @@ impl Run {
     }
 
     fn start(&self) {
+        // ORDERING: Relaxed: the fence in `poll_node` pairs with the one in `cancel`.
         self.is_live.store(true, Ordering::Relaxed);
         self.poll_node();
     }
@@ -60,14 +64,17 @@ impl Run {
         if !self.state.cancel(0) {
             return;
         }
+        // ORDERING: SeqCst pairs with the fence in `poll_node`: this thread sees `is_live`, or the other sees
+        // the cancel.
         fence(Ordering::SeqCst);
         if self.is_live.load(Ordering::Relaxed) && self.parking.wake() {
             self.end();
         }
     }
 
-    /// The future's source, which resumes the program.
+    /// The source of the future's event. Its wake resumes the program.
     fn wake(&self) {
+        // ORDERING: Relaxed: the wake must make it visible.
         self.is_ready.store(true, Ordering::Relaxed);
         if self.parking.wake() {
             self.poll_node();
@@ -75,11 +82,13 @@ impl Run {
     }
 
     fn end(&self) {
-        // Not atomic: only one thread has the program.
+        // Two steps, because only one thread has the program.
+        // ORDERING: Relaxed: the wake of the program orders the threads that have it.
         self.ends.store(self.ends.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
     fn check(&self) {
+        // ORDERING: Relaxed: all threads have been joined.
         assert_eq!(self.ends.load(Ordering::Relaxed), 1, "the future ends once");
     }
 }
@@ -89,7 +98,7 @@ fn in_thread(run: &Arc<Run>, act: fn(&Run)) -> JoinHandle<()> {
     spawn(move || act(&run))
 }
 
-// Seen to fail with any of: no fence after the first begin; no fence in `cancel`; no look at the state after
+// Seen to fail with any of: no fence after the first begin; no fence in `cancel`; no check of the state after
 // `begin`; a `park` that ignores a wake.
 #[test]
 fn a_node_that_begins_during_a_cancel_is_ended_once() {

@@ -1,5 +1,5 @@
-//! What models are made of: threads, memory without any order of its own, and a task that counts. The only
-//! file of the models that names loom.
+//! The parts of models: threads, memory without any order of its own, and a task that counts. No other file
+//! of the models names loom.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use std::{cell::UnsafeCell, sync::Condvar};
 use crate::runtime::{Lane, WaiterKey};
 use crate::sync::{Mutex, lock, yield_now};
 
-/// Runs every execution of a model; without loom, a number of them on plain threads.
+/// Runs every execution of a model. Without loom, runs the model a number of times on plain threads.
 pub(super) fn check(model: impl Fn() + Send + Sync + 'static) {
     explore(None, model);
 }
@@ -37,6 +37,7 @@ fn explore(preemptions: Option<usize>, model: impl Fn() + Send + Sync + 'static)
     builder.preemption_bound = preemptions.or(builder.preemption_bound);
     builder.max_branches = 10_000;
     builder.check(move || {
+        // ORDERING: Relaxed: a count outside of the model.
         counted.fetch_add(1, Ordering::Relaxed);
         model();
     });
@@ -56,9 +57,9 @@ pub(super) fn join<T>(thread: JoinHandle<T>) -> T {
 #[derive(Debug)]
 pub(super) struct Plain(UnsafeCell<u32>);
 
-// SAFETY: that is what is checked.
+// SAFETY: models order all accesses to the word. Loom and ThreadSanitizer check that they do.
 unsafe impl Send for Plain {}
-// SAFETY: as above.
+// SAFETY: models order all accesses to the word. Loom and ThreadSanitizer check that they do.
 unsafe impl Sync for Plain {}
 
 impl Plain {
@@ -68,30 +69,30 @@ impl Plain {
 
     #[cfg(anabranch_loom)]
     pub(super) fn get(&self) -> u32 {
-        // SAFETY: loom has just checked that nobody writes.
+        // SAFETY: loom has checked that no thread writes the word now.
         self.0.with(|word| unsafe { *word })
     }
 
     #[cfg(anabranch_loom)]
     pub(super) fn set(&self, new: u32) {
-        // SAFETY: loom has just checked that nobody else is there.
+        // SAFETY: loom has checked that no other thread accesses the word now.
         self.0.with_mut(|word| unsafe { *word = new });
     }
 
     #[cfg(not(anabranch_loom))]
     pub(super) fn get(&self) -> u32 {
-        // SAFETY: as the model has it, and as loom checked.
+        // SAFETY: the model orders all accesses to the word, as its run under loom has checked.
         unsafe { *self.0.get() }
     }
 
     #[cfg(not(anabranch_loom))]
     pub(super) fn set(&self, new: u32) {
-        // SAFETY: as the model has it, and as loom checked.
+        // SAFETY: the model orders all accesses to the word, as its run under loom has checked.
         unsafe { *self.0.get() = new }
     }
 }
 
-/// A word that threads change between the steps that a model wants in every order.
+/// A word that threads change between steps that a model needs in every order.
 ///
 /// Loom remembers only the last access to each word. After "one thread loads, another loads and then stores"
 /// it no longer knows of the first load, and may not try the store before it. It always tries both orders of
@@ -104,11 +105,12 @@ impl Turns {
     }
 
     pub(super) fn take(&self) {
+        // ORDERING: Relaxed: only the order of the change itself matters to loom.
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// A task: counts its wakes, and those who could still wake it.
+/// A task that counts its wakes and its wakers.
 pub(super) struct Task(Arc<Wakes>);
 
 #[derive(Default)]
@@ -116,6 +118,7 @@ struct Wakes(AtomicU32);
 
 impl Wake for Wakes {
     fn wake(self: Arc<Self>) {
+        // ORDERING: SeqCst costs nothing in a model. It pairs with the load in `wakes`.
         self.0.fetch_add(1, Ordering::SeqCst);
     }
 }
@@ -137,12 +140,13 @@ impl Task {
         future.poll(&mut Context::from_waker(&waker))
     }
 
-    /// How often the task was woken.
+    /// Returns the number of wakes of the task.
     pub(super) fn wakes(&self) -> u32 {
+        // ORDERING: SeqCst costs nothing in a model. It pairs with the addition in `wake`.
         self.0.0.load(Ordering::SeqCst)
     }
 
-    /// How many wakers of this task exist: each was given up exactly once when this is 0 again.
+    /// Returns the number of wakers of this task. When it is 0 again, each was dropped exactly once.
     pub(super) fn wakers(&self) -> usize {
         Arc::strong_count(&self.0) - 1
     }
@@ -153,7 +157,7 @@ pub(super) fn block_on<F: Future>(future: F) -> F::Output {
     block_on_with(future, || ())
 }
 
-/// Waits for a future that wakes itself: other threads have a turn between two polls.
+/// Waits for a future that wakes itself. Other threads run between two polls.
 pub(super) fn block_on_in_turns<F: Future>(future: F) -> F::Output {
     block_on_with(future, yield_now)
 }
@@ -171,7 +175,7 @@ fn block_on_with<F: Future>(future: F, between: impl Fn()) -> F::Output {
     }
 }
 
-/// What a thread waits for that waits for a future.
+/// The signal for a thread that waits for a future.
 #[derive(Default)]
 struct Doorbell {
     is_rung: Mutex<bool>,

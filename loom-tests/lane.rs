@@ -1,5 +1,4 @@
-//! A lane's waiter meets its signaller: each thing that a waiter can do against each thing that can happen to
-//! its point.
+//! A lane's waiter meets its signaller: each action of a waiter against each event of its point.
 //!
 //! ```text
 //!              complete: signal(1)   fail: ring, then a point beyond   drop: the signaller goes away
@@ -28,11 +27,10 @@ enum Signaller {
     Drops,
 }
 
-/// What a failing run signals: a point beyond every step.
+/// The signal of a failing run: a point beyond every step.
 const BEYOND: u64 = u64::MAX - 1;
 
-/// The checker. The waiter polls each of its tasks' wakers in turn, so the last one polled is the current
-/// one.
+/// The checker. The waiter polls with the waker of each of its tasks in turn, so the last one is current.
 fn meet(waiter: Waiter, signaller: Signaller) {
     check(move || {
         let (lane, work) = (Arc::new(Lane::new()), Arc::new(Plain::new(0)));
@@ -81,8 +79,8 @@ fn signal(signaller: Signaller, lane: &Lane, work: &Plain) {
     }
 }
 
-/// Everything has happened. A waiter that was told to wait was woken since, through its current waker, and
-/// finds the point reached; unless there was nobody to signal it.
+/// Checks the state after all events. A waiter that was told to wait was woken since, through its current
+/// waker, and finds the point reached, unless the signaller is gone.
 fn settle(signaller: Signaller, lane: &Lane, key: &mut WaiterKey, n: u64, polled: Poll<()>, current: &Task) {
     if signaller == Signaller::Drops {
         assert!(polled.is_pending() && current.wakes() == 0);
@@ -96,10 +94,10 @@ fn settle(signaller: Signaller, lane: &Lane, key: &mut WaiterKey, n: u64, polled
     assert_eq!(current.wakers(), 0, "a waiter that is ready has left");
 }
 
-// Each of those with "poll" was seen to fail with any of: no fence in `signal` ("a wake was lost"); no fence
-// in `poll`; no second look in `poll`; `has_reached` Relaxed (a race for the word of work); a `poll` that is
-// ready and does not leave. Those with "complete" also with `signal` Relaxed; those with "drop" with a
-// `forget` that does nothing; those with "another waker" also with a `poll` that keeps the first waker, and
+// Each of the models with "poll" was seen to fail with any of: no fence in `signal` ("a wake was lost"); no
+// fence in `poll`; no second check in `poll`; `has_reached` Relaxed (a race for the word of work); a `poll`
+// that is ready and does not leave. Those with "complete" also with `signal` Relaxed; those with "drop" with
+// a `forget` that does nothing; those with "another waker" also with a `poll` that keeps the first waker, and
 // with one that adds a second entry ("every waker was given up").
 #[test]
 fn poll_meets_complete() {
@@ -138,7 +136,8 @@ fn drop_meets_drop() {
     meet(Waiter::Drops, Signaller::Drops);
 }
 
-// Seen to fail with a `signal` that wakes those before its point only, and without the second look in `poll`.
+// Seen to fail with a `signal` that wakes only waiters before its point, and without the second check in
+// `poll`.
 #[test]
 fn one_signal_wakes_the_waiters_of_all_earlier_points() {
     check(|| {
@@ -179,8 +178,8 @@ fn a_late_signal_does_not_take_the_lane_back() {
     });
 }
 
-// Seen to fail with any of: `wake` saying that nobody waits while the second does; `wake` saying so after it
-// let go of the lock; either fence taken away.
+// Seen to fail with any of: `wake` reporting no waiters while the second one waits; `wake` reporting so after
+// it released the lock; either fence taken away.
 #[test]
 fn a_waiter_that_comes_between_two_signals_is_found() {
     check(|| {

@@ -1,4 +1,4 @@
-//! Memory of dropped runs: freed once, after its point, and by someone.
+//! Memory of dropped runs: it is freed exactly once, after its point.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::harness::{Plain, check, check_within, join, spawn};
 use crate::runtime::{Held, Lane, Limbo};
 
-/// Memory that a device writes until its point. Freeing it reads the word, so loom reports it when it is
-/// freed too early.
+/// Memory that a device writes until its point. Freeing it reads the word, so loom reports a free that is too
+/// early.
 struct Memory {
     word: Arc<Plain>,
     freed: Arc<AtomicU32>,
@@ -16,6 +16,7 @@ struct Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         if self.word.get() == 1 {
+            // ORDERING: Relaxed: a count of the model. The join publishes it.
             self.freed.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -35,7 +36,7 @@ impl Model {
         Self { lane, limbo: limbo.clone(), held, word: Arc::new(Plain::new(0)), freed: Arc::default() }
     }
 
-    /// What a device does: the work, the point, and then it collects.
+    /// The steps of a device: the work, the point, and a collection.
     fn device(&self) -> impl FnOnce() + Send + 'static {
         let (lane, limbo, held, word) = (self.lane.clone(), self.limbo.clone(), self.held.clone(), self.word.clone());
         move || {
@@ -45,7 +46,7 @@ impl Model {
         }
     }
 
-    /// What the drop of a run does.
+    /// The steps of the drop of a run.
     fn drop_run(&self) {
         self.limbo.hold(&self.held, Arc::new(Memory { word: self.word.clone(), freed: self.freed.clone() }));
         if self.lane.has_reached(1) {
@@ -54,12 +55,13 @@ impl Model {
     }
 
     fn is_freed_once(&self) -> bool {
+        // ORDERING: Relaxed: all threads have been joined.
         self.freed.load(Ordering::Relaxed) == 1
     }
 }
 
 // Failed at first: `hold` had no fence, so it could miss the point while the signaller missed the memory,
-// which then stayed. Seen to fail with any of: no fence in `hold`; the count added behind the fence.
+// which then stayed. Seen to fail with any of: no fence in `hold`; the count added after the fence.
 #[test]
 fn memory_is_freed_once_its_point_has_passed_and_not_before() {
     check(|| {
@@ -81,7 +83,7 @@ fn two_runs_that_end_at_once_free_their_own_memory() {
         let (model, other) = (Model::new(&limbo), Model::new(&limbo));
         model.drop_run();
         let devices = [model.device(), other.device()].map(spawn);
-        // The other run is dropped meanwhile.
+        // The other run is dropped in the meantime.
         other.drop_run();
         devices.into_iter().for_each(join);
         assert!(model.is_freed_once() && other.is_freed_once());

@@ -1,13 +1,13 @@
-//! MODELS of the protocols between threads: each is run under loom, which tries every interleaving and every
+//! MODELS of the protocols between threads. Each runs under loom, which tries every interleaving and every
 //! value that the memory model lets a load return, and once more on plain threads with every `cargo test`.
 //!
 //! ```sh
 //! RUSTFLAGS="--cfg anabranch_loom" cargo test -p anabranch --profile loom --lib loom_tests
 //! ```
 //!
-//! Lives here: models, one file per protocol, and the [`harness`] that they share. Never here: tests of what
-//! the library does; those are in `tests/it`. Each model's comment says how it was seen to fail: what was
-//! broken in `src/`, and what loom then said. After a change to a protocol do so again.
+//! Lives here: models, one file per protocol, and the [`harness`] that they share. Never here: tests of the
+//! library's behaviour; those are in `tests/it`. The comment of each model says how it was seen to fail:
+//! which change in `src/` loom reported, and how. After a change to a protocol, repeat this.
 
 mod control;
 mod countdown;

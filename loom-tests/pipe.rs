@@ -1,6 +1,6 @@
 //! Runs over many items: an iteration that becomes free × the phases that begin there × the wake of the
 //! consumer; a close × the last items × a drop; an item that fails × the next one in its iteration; a cancel
-//! × the making of the run's memory; an item that begins × a cancel, where items wait for those behind them.
+//! × the creation of the run's memory; an item that begins × a cancel, where items wait for later items.
 
 use std::pin::pin;
 use std::task::Poll;
@@ -11,7 +11,7 @@ use super::harness::{Task, block_on, check_within, join, spawn};
 use crate::pipe::{Beat, Phases};
 use crate::{Executor, Pipeline, Ranked, Result};
 
-/// One item in flight. Phases add one each.
+/// One item in flight. Each phase adds one.
 fn adding(phases: u32) -> Pipeline<u32, u32> {
     let pipeline = Pipeline::new("adding", &Ranked::default(), |g, item| {
         let mut value = item;
@@ -38,7 +38,7 @@ fn values(results: Vec<Result<u32>>) -> Vec<u32> {
 }
 
 // Seen to fail without the fence in `Item::set_done` (a deadlock; not with one interruption), and with an
-// item that ends before the arrows of its phase are followed (a word that was freed).
+// item that ends before the edges of its phase are followed (a word that was freed).
 #[test]
 fn an_iteration_is_used_again_when_its_item_is_over() {
     let pipeline = adding(1).serial();
@@ -48,8 +48,8 @@ fn an_iteration_is_used_again_when_its_item_is_over() {
     });
 }
 
-// Seen to fail without the ring in `Item::set_done` (a deadlock), and with an item that ends before the
-// arrows of its phase are followed (a word that was freed).
+// Seen to fail without the signal in `Item::set_done` (a deadlock), and with an item that ends before the
+// edges of its phase are followed (a word that was freed).
 #[test]
 fn a_phase_may_still_leave_when_the_next_one_ends_its_item() {
     let pipeline = adding(2).serial();
@@ -75,7 +75,7 @@ fn a_dropped_consumer_leaves_the_last_item_to_its_worker() {
     });
 }
 
-// Seen to fail (more steps than a model may have) while a poll went round until a cancel from elsewhere was
+// Seen to fail (more steps than a model may have) with a poll that loops until a cancel by another thread is
 // done.
 #[test]
 fn a_cancel_from_elsewhere_ends_the_stream_once() {
@@ -130,7 +130,7 @@ fn a_shutdown_ends_a_stream_that_nobody_polls() {
 fn cancel_beside_a_poll(pipeline: &Pipeline<u32, u32>) {
     let exec = workers(1);
     let task = Task::new();
-    // The source does not end, so that the consumer does not end the items.
+    // The source does not end, so the consumer does not end the items.
     let mut results = pin!(exec.pipe(pipeline, stream::iter(1..=1).chain(stream::pending())));
     let canceller = results.canceller();
     let cancelling = spawn(move || canceller.cancel());
@@ -142,16 +142,17 @@ fn cancel_beside_a_poll(pipeline: &Pipeline<u32, u32>) {
     assert!(collect(results).iter().all(is_right));
 }
 
-// Seen to fail (a deadlock) without the fence in `make_iterations`, and without that in `drive_cancelled`.
-// Not without the close beside the first: with the fence, the rest of the poll sees the cancel. Seen to fail,
-// too, when what was reserved for items that did not come is not given back.
+// Seen to fail (a deadlock) without the fence in `make_iterations`, and without the fence in
+// `drive_cancelled`. Not seen to fail without the close beside the first fence: with the fence, the rest of
+// the poll sees the cancel. Also seen to fail when room that was reserved for items that did not come is not
+// released.
 #[test]
 fn a_cancel_beside_the_start_ends_a_stream_that_nobody_polls_again() {
     let pipeline = adding(1);
     check_within(2, move || cancel_beside_a_poll(&pipeline));
 }
 
-// Seen to fail (a deadlock) with an `enter` that gives its lock up before the item is counted, and without
+// Seen to fail (a deadlock) with an `enter` that releases its lock before the item is counted, and without
 // the end of items in `RunInner::cancel`.
 #[test]
 fn an_item_that_begins_beside_a_cancel_does_not_wait_for_those_behind_it() {

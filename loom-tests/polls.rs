@@ -1,5 +1,5 @@
-//! Cheap work that polls and pushes do themselves, beside the workers. In a model all work is known to be
-//! cheap, and a poll has time for two nodes.
+//! Cheap work that polls and pushes do themselves, beside the workers. In a model all work counts as cheap,
+//! and a poll has time for two nodes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,12 +15,12 @@ pub(super) fn executor(workers: usize) -> Executor {
     builder.poll_budget(Duration::from_micros(20)).build().expect("the settings are in range")
 }
 
-/// Runs a model of a plan whose values are counted; after each execution none may be alive.
+/// Runs a model of a plan whose values are counted. After each execution no value may be alive.
 pub(super) fn check_cheap(preemptions: usize, plan: fn(&Alive) -> Plan, model: impl Fn(&Plan, &Alive) + Send + Sync + 'static) {
     let alive = Alive::default();
     check_within(preemptions, move || {
         alive.assert_none();
-        // Here, because its spare blocks have words of the model.
+        // The plan is made here, because its spare blocks contain words of the model.
         model(&plan(&alive), &alive);
     });
 }
@@ -38,7 +38,7 @@ fn chain(alive: &Alive) -> Plan {
     g.compile_with(&Single).expect("the graph is right")
 }
 
-/// A plan of two tasks that a third waits for, on two streams: a poll runs two of them.
+/// A plan of two tasks and a third that waits for both, on two streams: a poll runs two of the tasks.
 fn join_of_two(alive: &Alive) -> Plan {
     let (mut g, alive) = (Graph::new(), alive.clone());
     let [a, b] = ["a", "b"].map(|name| {
@@ -50,12 +50,12 @@ fn join_of_two(alive: &Alive) -> Plan {
     g.compile_with(&PerOperator).expect("the graph is right")
 }
 
-/// Runs the plan once. Then it has a spare block.
+/// Runs the plan once. After that, the plan has a spare block.
 pub(super) fn run_once(exec: &Executor, plan: &Plan) {
     block_on(exec.run(plan, Inputs::new())).expect("nothing goes wrong");
 }
 
-// Seen to fail with a poll that keeps the programs it has no time for (a deadlock).
+// Seen to fail with a poll that keeps the programs that it has no time for (a deadlock).
 #[test]
 fn a_run_that_a_poll_begins_and_a_worker_ends_is_complete() {
     check_cheap(2, chain, |plan, _| {
@@ -63,7 +63,7 @@ fn a_run_that_a_poll_begins_and_a_worker_ends_is_complete() {
     });
 }
 
-// Seen to fail with a poll that keeps the first of the programs it has no time for.
+// Seen to fail with a poll that keeps the first of the programs that it has no time for.
 #[test]
 fn programs_that_a_poll_and_a_worker_run_meet() {
     check_cheap(2, join_of_two, |plan, _| {
@@ -99,7 +99,7 @@ fn a_run_that_a_poll_has_begun_is_dropped_while_a_worker_ends_it() {
     });
 }
 
-// Seen to fail with a check of the program that counts the step at which it is.
+// Seen to fail with a check of the program that counts its current step as done.
 #[test]
 fn a_node_is_awaited_while_a_poll_and_a_worker_run_it() {
     check_within(1, || {
@@ -107,6 +107,7 @@ fn a_node_is_awaited_while_a_poll_and_a_worker_run_it() {
         let a = g.task("a", (), || ());
         let b = g.task("b", &a, {
             let has_run = has_run.clone();
+            // ORDERING: Relaxed: the end of the node must make the store visible to its future.
             move |_: &()| has_run.store(true, Ordering::Relaxed)
         });
         g.task("c", &b, |_: &()| ());
@@ -133,7 +134,7 @@ fn a_run_at_once_that_takes_longer_goes_on_at_a_worker() {
     });
 }
 
-// Seen to fail with workers that are told of the run after it is counted (a deadlock).
+// Seen to fail with workers that are notified of the run after it is counted (a deadlock).
 #[test]
 fn a_shutdown_meets_a_run_at_once_that_takes_longer() {
     for workers in [0, 1] {
@@ -192,7 +193,7 @@ fn two_threads_use_the_blocks_of_one_plan() {
     });
 }
 
-// Seen to fail with a turn that does not start the operations that were posted meanwhile (a deadlock).
+// Seen to fail with a turn that does not start operations that were posted in the meantime (a deadlock).
 #[test]
 fn operations_that_two_pushes_run_are_in_order() {
     check_within(1, || {
@@ -226,12 +227,12 @@ fn a_wait_for_an_idle_executor_hears_of_the_end_of_a_run_at_once() {
     });
 }
 
-// Seen to fail with a wait that answers for all when it finds the executor idle (a deadlock).
+// Seen to fail with a wait that answers for all waits when it finds the executor idle (a deadlock).
 #[test]
 fn two_waits_for_an_idle_executor_hear_of_it_though_runs_come_and_go() {
     check_cheap(3, chain_of_units, |plan, _| {
         let exec = executor(0);
-        // Two blocks.
+        // Two runs at once take two blocks.
         let (first, second) = (exec.run(plan, Inputs::new()), exec.run(plan, Inputs::new()));
         block_on(first).and_then(|_| block_on(second)).expect("nothing goes wrong");
         let (runs, waits) = ((exec.clone(), plan.clone()), exec.clone());
@@ -244,8 +245,8 @@ fn two_waits_for_an_idle_executor_hear_of_it_though_runs_come_and_go() {
     });
 }
 
-// Seen to fail with a run that is queued though the run at once has ended meanwhile, and with one that is
-// queued unasked (deadlocks).
+// Seen to fail with a run that is queued although the run at once has ended meanwhile, and with one that is
+// queued without a request (deadlocks).
 #[test]
 fn a_run_that_waits_for_room_hears_of_the_end_of_a_run_at_once() {
     check_cheap(2, chain_of_units, |plan, _| {
@@ -254,7 +255,7 @@ fn a_run_that_waits_for_room_hears_of_the_end_of_a_run_at_once() {
         let other = (exec.clone(), plan.clone());
         let thread = spawn(move || run_once(&other.0, &other.1));
         let run = exec.run(plan, Inputs::new());
-        // So it is no run at once.
+        // A run with a canceller is no run at once.
         let _canceller = run.canceller();
         block_on(run).expect("nothing goes wrong");
         join(thread);

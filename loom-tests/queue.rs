@@ -1,5 +1,5 @@
-//! A variable's queue: nobody reads or writes while another writes, each request is granted once and let go
-//! once, in order; and a push on two variables is one push.
+//! A variable's queue. No thread reads or writes while another writes. Each request is granted once and
+//! released once, in order. A push on two variables is one push.
 
 use std::sync::Arc;
 
@@ -7,18 +7,18 @@ use super::harness::{Plain, check_within, join, spawn};
 use crate::engine::order::{Queue, Request, RequestId, Requests};
 use crate::sync::{AtomicU32, Mutex, Ordering, lock};
 
-/// An operation: what it asks of which variable, and who is through with it.
+/// An operation: its requests of variables, and the number of requests that threads still use.
 struct Operation {
-    /// Set when it is pushed.
+    /// Set when the operation is pushed.
     made: Plain,
     requests: Vec<(usize, Request)>,
-    /// Requests to be granted, and one more while they are made.
+    /// The number of requests to be granted, and one more while they are made.
     holds: AtomicU32,
-    /// Requests that somebody may still look at.
+    /// The number of requests that some thread may still read.
     refs: AtomicU32,
 }
 
-/// A variable: what is written and read there, without any order of its own.
+/// A variable. Its words have no order of their own.
 struct Var {
     queue: Queue,
     words: Plain,
@@ -33,8 +33,8 @@ struct Model {
     runs: AtomicU32,
 }
 
-/// A thread, and the operations that it has made ready. Each thread runs those itself, so that nothing but
-/// the queues gives them any order.
+/// A thread, and the operations that it has made ready. Each thread runs those itself, so that only the
+/// queues order them.
 struct Hand<'m> {
     model: &'m Model,
     ready: Vec<u32>,
@@ -52,13 +52,14 @@ impl Requests for Hand<'_> {
     }
 
     fn done_with(&mut self, id: RequestId) {
+        // ORDERING: AcqRel: the last release sees the work of all others.
         let before = self.model.operations[id.operation() as usize].refs.fetch_sub(1, Ordering::AcqRel);
         assert!(before > 0, "a request is done with once");
     }
 }
 
 impl Model {
-    /// `operations`: for each its requests, a variable and whether it is written.
+    /// `operations` has the requests of each operation: a variable, and whether it is written.
     fn new(vars: usize, operations: &[&[(usize, bool)]]) -> Arc<Self> {
         let var = |_| Var { queue: Queue::default(), words: Plain::new(0), writers: Mutex::new(Vec::new()) };
         let operation = |uses: &&[(usize, bool)]| Operation {
@@ -92,6 +93,7 @@ impl Model {
         let others: Vec<_> = others.collect();
         push_all(self, threads[0]);
         others.into_iter().for_each(join);
+        // ORDERING: Relaxed: all threads have been joined.
         assert_eq!(self.runs.load(Ordering::Relaxed) as usize, self.operations.len(), "every operation has run");
         for operation in &self.operations {
             assert_eq!(operation.refs.load(Ordering::Relaxed), 0, "nobody has a request any more");
@@ -122,7 +124,7 @@ impl Hand<'_> {
         self.run_ready();
     }
 
-    /// Writes without a request, as a push that runs its operation does when nothing is pending.
+    /// Writes without a request, as a push does that runs its operation because nothing is pending.
     fn hold(&mut self) {
         let var = &self.model.vars[0];
         if Queue::hold([&var.queue].into_iter()) {
@@ -132,7 +134,7 @@ impl Hand<'_> {
     }
 
     fn release_hold(&mut self, operation: u32) {
-        // ORDERING: AcqRel: the last grant sees what all the others hand over.
+        // ORDERING: AcqRel: the last grant sees the work before all others.
         let before = self.model.operations[operation as usize].holds.fetch_sub(1, Ordering::AcqRel);
         assert!(before > 0, "a request is granted once");
         if before == 1 {
@@ -152,6 +154,7 @@ impl Hand<'_> {
                     var.words.get();
                 }
             }
+            // ORDERING: Relaxed: a count of the model. The joins publish it.
             self.model.runs.fetch_add(1, Ordering::Relaxed);
             for (number, (var, request)) in requests.iter().enumerate() {
                 self.model.vars[*var].queue.leave(RequestId::new(operation, number), request, self);
@@ -160,19 +163,19 @@ impl Hand<'_> {
     }
 }
 
-/// Stands in a thread's list for a look at the first variable.
+/// Stands for a glance at the first variable, in a thread's list.
 const GLANCE: u32 = u32::MAX;
-/// Stands for a write to it that is in no queue.
+/// Stands for a write to the first variable that is in no queue.
 const HOLD: u32 = GLANCE - 1;
 const READ: (usize, bool) = (0, false);
 const WRITE: (usize, bool) = (0, true);
 
-// All of these but the glances were seen to fail with any of: the swap of the tail, the link's fetch_or, the
-// tail's compare_exchange, LEFT's fetch_or or the link's load Relaxed (a race for a word); LEFT's answer not
-// looked at, nobody done with a request that was left (it is looked at for ever). Those with readers also
-// with: the gate's fetch_add Relaxed, a reader that is let in before the gate counts it (a race); a writer
-// behind a reader forgotten, or a reader behind a reader (they never run); readers let in behind one that
-// waits, a writer let in while others read (granted twice, or a race).
+// All of these models except the glances were seen to fail with any of: the swap of the tail, the link's
+// fetch_or, the tail's compare_exchange, LEFT's fetch_or or the link's load Relaxed (a race for a word);
+// LEFT's result ignored, so that a left request is never done with (it is read for ever). Those with readers
+// also with: the gate's fetch_add Relaxed, a reader that is let in before the gate counts it (a race); a
+// writer behind a reader forgotten, or a reader behind a reader (they never run); readers let in behind a
+// request that waits, a writer let in while others read (granted twice, or a race).
 #[test]
 fn writers_go_one_after_the_other() {
     check_within(4, || {
@@ -207,11 +210,11 @@ fn a_reader_that_ends_while_another_arrives_leaves_the_turn_to_it() {
     });
 }
 
-// Both models of glances were seen to fail with any of: the glance's step to the gate, its look at the tail,
-// or the change of the gate by others Relaxed; no step to the gate; a look at the tail before that; a look at
-// the value whoever stands in the queue; a writer that comes first and leaves the gate as it is, by a load
-// alone (each: a race for a word); a glance that stays at the gate, and one that lets no waiting writer in
-// (an operation never runs).
+// Both models of glances were seen to fail with any of: the glance's step to the gate, its load of the tail,
+// or the change of the gate by others Relaxed; no step to the gate; a load of the tail before that; a read of
+// the value with any request in the queue; a first writer that leaves the gate unchanged, by a load alone
+// (each: a race for a word); a glance that stays at the gate, and one that lets no waiting writer in (an
+// operation never runs).
 #[test]
 fn a_glance_meets_no_writer_and_holds_none_up() {
     check_within(4, || {
@@ -220,8 +223,8 @@ fn a_glance_meets_no_writer_and_holds_none_up() {
     });
 }
 
-// Seen to fail with a hold or a glance without its fence, with a Relaxed load of the gate, and with a let-go
-// that is Relaxed (races for a word).
+// Seen to fail with a hold or a glance without its fence, with a Relaxed load of the gate, and with a Relaxed
+// `let_go` (races for a word).
 #[test]
 fn glances_meet_no_writer_that_is_in_no_queue() {
     check_within(4, || {

@@ -1,6 +1,6 @@
-//! Whole runs: the real executor, its workers and its futures, on plans of one or two nodes. What other
-//! models check of one protocol, these check of all of them together: every run ends, every waker comes, and
-//! every value is dropped.
+//! Whole runs: the real executor, its workers and its futures, on plans of one or two nodes. Other models
+//! check one protocol; these check all of them together: every run ends, every waker is called, and every
+//! value is dropped.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use crate::policy::{PerOperator, Single};
 use crate::sync::{self, Mutex, lock, spin_loop};
 use crate::{Executor, Graph, Inputs, Plan, inputs};
 
-/// How many values are alive.
+/// The number of values that are alive.
 #[derive(Clone, Default)]
 pub(super) struct Alive(Arc<AtomicU32>);
 
@@ -23,19 +23,21 @@ pub(super) struct Counted(Alive);
 
 impl Alive {
     pub(super) fn count(&self) -> u32 {
+        // ORDERING: SeqCst costs nothing in a model. It pairs with the changes of the count.
         self.0.load(Ordering::SeqCst)
     }
 
-    /// Asserts that no value of the execution before is alive, once all of its threads have ended.
+    /// Asserts that no value of the previous execution is alive, once all of its threads have ended.
     pub(super) fn assert_none(&self) {
         while cfg!(not(anabranch_loom)) && self.count() > 0 {
-            // The workers of the round before may be on their way out.
+            // The workers of the previous round may still be ending.
             std::thread::yield_now();
         }
         assert_eq!(self.count(), 0, "a value of the execution before is alive");
     }
 
     pub(super) fn value(&self) -> Counted {
+        // ORDERING: SeqCst costs nothing in a model. It pairs with the loads of the count.
         self.0.fetch_add(1, Ordering::SeqCst);
         Counted(self.clone())
     }
@@ -43,12 +45,13 @@ impl Alive {
 
 impl Drop for Counted {
     fn drop(&mut self) {
+        // ORDERING: SeqCst costs nothing in a model. It pairs with the loads of the count.
         self.0.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
-/// Runs a model of a plan whose values are counted; after each execution, once all of its threads have ended,
-/// none may be alive.
+/// Runs a model of a plan whose values are counted. After each execution, once all of its threads have ended,
+/// no value may be alive.
 pub(super) fn check_values(preemptions: usize, plan: fn(&Alive) -> Plan, model: impl Fn(&Plan, &Alive) + Send + Sync + 'static) {
     let alive = Alive::default();
     let plan = plan(&alive);
@@ -74,7 +77,7 @@ pub(super) fn poll_once(future: &mut (impl Future + Unpin)) -> bool {
     Pin::new(future).poll(&mut Context::from_waker(Waker::noop())).is_ready()
 }
 
-/// What an async node waits for: fired by another thread.
+/// The event that an async node waits for. Another thread fires it.
 #[derive(Default)]
 struct Source(Mutex<(bool, Option<Waker>)>);
 
@@ -118,8 +121,8 @@ fn one_future(alive: &Alive) -> Plan {
     g.compile_with(&PerOperator).expect("the graph is right")
 }
 
-// Seen to fail with any of: a `land` that signals before the verdict is there; a `submit` that wakes nobody,
-// or wakes before it pushes (a deadlock).
+// Seen to fail with any of: a `land` that signals before the verdict is there; a `submit` that wakes no
+// worker, or wakes before it pushes (a deadlock).
 #[test]
 fn a_run_that_a_worker_completes_ends() {
     check_values(2, one_task, |plan, _| {
@@ -128,7 +131,7 @@ fn a_run_that_a_worker_completes_ends() {
     });
 }
 
-// Seen to fail with any of: a `Run::drop` that does not look twice; no fence in `Limbo::hold`; a `land` that
+// Seen to fail with any of: a `Run::drop` that does not check twice; no fence in `Limbo::hold`; a `land` that
 // does not collect (each: the values stay); a `close` that does not stop the pool (a deadlock).
 #[test]
 fn a_run_that_is_dropped_while_a_worker_runs_it_frees_its_values() {
@@ -137,7 +140,8 @@ fn a_run_that_is_dropped_while_a_worker_runs_it_frees_its_values() {
         let mut run = exec.run(plan, Inputs::new());
         poll_once(&mut run);
         drop(run);
-        // Nobody comes by later: the worker or the drop must do it.
+        // No later call frees the values: the worker or the drop must do it.
+        // ORDERING: SeqCst costs nothing in a model. It pairs with the changes of the count.
         while alive.0.load(Ordering::SeqCst) > 0 {
             spin_loop();
         }
@@ -168,10 +172,12 @@ fn a_run_that_never_started_and_is_dropped_while_it_is_cancelled_leaves_nothing(
         let exec = Executor::inline();
         let run = exec.run(&plan, Inputs::new());
         let canceller = run.canceller();
-        // Loom does not see std's Weak: without a word that both threads touch it would try one order only.
+        // Loom does not see the Weak of std. Without a word that both threads change, it would try only one
+        // order.
         let both = Arc::new(sync::AtomicU32::new(0));
         let seen = both.clone();
         let cancelling = spawn(move || {
+            // ORDERING: Relaxed: only the order of the two stores matters, to loom.
             seen.store(1, Ordering::Relaxed);
             canceller.cancel();
         });
@@ -182,7 +188,7 @@ fn a_run_that_never_started_and_is_dropped_while_it_is_cancelled_leaves_nothing(
     });
 }
 
-// Seen to fail with a run that is not announced to the pool before it is let in: the workers end, and it
+// Seen to fail with a run that is not announced to the pool before it is admitted: the workers end, and it
 // waits for ever.
 #[test]
 fn a_run_whose_executor_is_dropped_ends() {
@@ -197,7 +203,7 @@ fn a_run_whose_executor_is_dropped_ends() {
     });
 }
 
-// Seen to fail with any of: no second `start` after the registration; an `end_flight` that rings nobody (a
+// Seen to fail with any of: no second `start` after the registration; an `end_flight` that wakes no run (a
 // deadlock).
 #[test]
 fn a_run_that_waits_for_its_turn_gets_it() {
@@ -209,7 +215,7 @@ fn a_run_that_waits_for_its_turn_gets_it() {
     });
 }
 
-// Seen to fail with a poll that does not ask whether something was woken after it registered (a deadlock).
+// Seen to fail with a poll that does not check for woken nodes after it registered (a deadlock).
 #[test]
 fn an_async_node_that_is_woken_is_polled() {
     check_values(3, one_future, |plan, _| {
@@ -221,7 +227,7 @@ fn an_async_node_that_is_woken_is_polled() {
     });
 }
 
-// Seen to fail as the one before.
+// Seen to fail with the same change as the model of an inline run (a deadlock).
 #[test]
 fn an_async_node_that_a_worker_hands_over_is_polled() {
     check_values(2, one_future, |plan, _| {
@@ -231,7 +237,7 @@ fn an_async_node_that_a_worker_hands_over_is_polled() {
     });
 }
 
-// Seen to fail with any of: no fence in `drive`; none in `drive_cancelled`; no look for a cancel after a
+// Seen to fail with any of: no fence in `drive`; none in `drive_cancelled`; no check for a cancel after a
 // poll; a `close` that does not cancel (each: a deadlock).
 #[test]
 fn an_async_node_that_is_handed_over_during_a_shutdown_is_ended() {
@@ -245,7 +251,7 @@ fn an_async_node_that_is_handed_over_during_a_shutdown_is_ended() {
     });
 }
 
-// Seen to fail with any of: no look for a cancel after a hand-over; a `Run::drop` that does not cancel (the
+// Seen to fail with any of: no check for a cancel after a hand-over; a `Run::drop` that does not cancel (the
 // run stays in flight).
 #[test]
 fn an_async_node_that_is_handed_over_while_its_run_is_dropped_is_ended() {
@@ -260,9 +266,9 @@ fn an_async_node_that_is_handed_over_while_its_run_is_dropped_is_ended() {
     });
 }
 
-// Failed at first: the run was live before its first programs were queued, so a second task found nothing to
-// do and slept. Seen to fail with any of: that; no second `drive` after the registration; a run without a
-// frame yet taken for one with nothing to do.
+// Failed at first: the run was live before its first programs were queued, so a second task found no work and
+// slept. Seen to fail with any of: that; no second `drive` after the registration; a run without a frame yet
+// that counts as one without work.
 #[test]
 fn an_inline_run_goes_on_after_a_poll_in_another_task_that_does_not_come_back() {
     let mut g = Graph::new();
@@ -281,15 +287,16 @@ fn an_inline_run_goes_on_after_a_poll_in_another_task_that_does_not_come_back() 
     });
 }
 
-/// A task that runs until it is told that it may end.
+/// A task that runs until it may end.
 fn stay(may_end: &Arc<sync::AtomicBool>) {
+    // ORDERING: Acquire pairs with the Release in `await_a_before_b`.
     while !may_end.load(Ordering::Acquire) {
         spin_loop();
     }
 }
 
 /// Awaits node "a" of a run in which task "b", which comes later, ends only after that: with a barrier that
-/// holds, and with one that is refused.
+/// works, and with one that is refused.
 fn await_a_before_b(plan: Plan) {
     for barrier in [Barrier::new(), Barrier::refused()] {
         let plan = plan.clone();
@@ -299,13 +306,14 @@ fn await_a_before_b(plan: Plan) {
             let mut run = exec.run(&plan, inputs! { "may end" => may_end.clone() });
             assert!(!poll_once(&mut run));
             block_on_in_turns(run.node("a")).expect("nothing goes wrong");
+            // ORDERING: Release pairs with the Acquire in `stay`.
             may_end.store(true, Ordering::Release);
             block_on(run).expect("nothing goes wrong");
         });
     }
 }
 
-// Seen to fail with any of: no light barrier before the glance at the state; no signal there; no note of the
+// Seen to fail with any of: no light barrier before the load of the state; no signal there; no record of the
 // step; no `catch_up`; a node future that does not wake itself when the barrier is refused.
 #[test]
 fn a_node_that_is_done_says_so_while_its_program_goes_on() {
@@ -318,7 +326,7 @@ fn a_node_that_is_done_says_so_while_its_program_goes_on() {
 }
 
 // Seen to fail with any of: no light barrier in `store_place`; no signal there; a `catch_up` that does not
-// look at places.
+// check places.
 #[test]
 fn a_node_that_is_done_says_so_while_its_program_is_parked() {
     let mut g = Graph::new();
@@ -359,7 +367,7 @@ fn an_inline_run_that_is_shut_down_while_it_is_polled_ends() {
     });
 }
 
-// Seen to fail with any of: a `leave_queue` that rings nobody; a `Run::drop` that does not cancel (each: a
+// Seen to fail with any of: a `leave_queue` that wakes no run; a `Run::drop` that does not cancel (each: a
 // deadlock).
 #[test]
 fn a_queued_run_that_is_dropped_passes_its_turn_on() {
@@ -384,12 +392,13 @@ fn a_shutdown_waits_for_runs_and_workers() {
         poll_once(&mut run);
         drop(run);
         block_on(exec.shutdown()).expect("this is not inside of a node");
+        // ORDERING: SeqCst costs nothing in a model. It pairs with the changes of the count.
         assert_eq!(alive.0.load(Ordering::SeqCst), 0, "what a dropped run left is freed");
         assert_eq!((exec.in_flight(), exec.in_limbo()), (0, 0));
     });
 }
 
-// Seen to fail with an `end_flight` that does not ring `idle` (a deadlock).
+// Seen to fail with an `end_flight` that does not signal `idle` (a deadlock).
 #[test]
 fn an_executor_becomes_idle() {
     check_values(2, one_task, |plan, _| {
@@ -401,11 +410,12 @@ fn an_executor_becomes_idle() {
     });
 }
 
-// Seen to fail with a `store_place` that leaves its step noted down.
+// Seen to fail with a `store_place` that leaves its step recorded.
 #[test]
 fn the_next_run_in_a_slot_is_not_taken_for_the_one_before() {
     let mut g = Graph::new();
     let flag = g.input::<Arc<sync::AtomicBool>>("flag");
+    // ORDERING: Relaxed: the end of the node must make the store visible to its future.
     let a = g.task("a", &flag, |flag: &Arc<sync::AtomicBool>| flag.store(true, Ordering::Relaxed));
     let b = g.task("b", &a, |_: &()| ());
     g.output("b", &b);
@@ -439,7 +449,7 @@ fn two_workers_share_a_diamond() {
     });
 }
 
-// Seen to fail with any of: a last run that wakes nobody when it leaves (a deadlock); no fence in
+// Seen to fail with any of: a last run that wakes no worker when it leaves (a deadlock); no fence in
 // `Limbo::hold` (a value stays).
 #[test]
 fn two_workers_end_with_the_last_run() {

@@ -1,4 +1,4 @@
-//! Wakers that workers leave for the searcher: each is called once, by a thread that sees what came before.
+//! Wakers that workers leave for the searcher: each is called once, by a thread that sees the work before it.
 
 use std::sync::Arc;
 use std::task::{Wake, Waker};
@@ -7,7 +7,7 @@ use super::harness::{Plain, check, join, spawn};
 use crate::device::host::Searcher;
 use crate::sync::{AtomicU32, Ordering};
 
-/// A run that someone awaits.
+/// A run that a task awaits.
 struct Run {
     result: Plain,
     wakes: AtomicU32,
@@ -18,7 +18,8 @@ impl Run {
         Arc::new(Self { result: Plain::new(0), wakes: AtomicU32::new(0) })
     }
 
-    /// A worker ends it, and leaves its waker; and calls it itself if that does not work, or takes too long.
+    /// Ends the run as a worker does: it leaves the waker, and calls the waker itself if there is no
+    /// searcher, or if the searcher takes too long.
     fn end(self: Arc<Self>, searcher: &Searcher) {
         self.result.set(1);
         match searcher.leave(Waker::from(self)) {
@@ -28,6 +29,7 @@ impl Run {
     }
 
     fn check(&self) {
+        // ORDERING: Relaxed: all threads have been joined.
         assert_eq!(self.wakes.load(Ordering::Relaxed), 1, "it is woken once");
     }
 }
@@ -35,6 +37,7 @@ impl Run {
 impl Wake for Run {
     fn wake(self: Arc<Self>) {
         assert_eq!(self.result.get(), 1);
+        // ORDERING: Relaxed: a count of the model. The joins publish it.
         self.wakes.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -50,8 +53,8 @@ fn look(searcher: &Searcher) {
     }
 }
 
-// Seen to fail with `leave` and `take` that exchange nothing but store; with a Relaxed exchange; and with an
-// `end` that drops what it finds.
+// Seen to fail with a `leave` and a `take` that store instead of exchanging; with a Relaxed exchange; and
+// with an `end` that drops the waker that it finds.
 #[test]
 fn a_waker_that_was_left_is_called_once() {
     check(|| {
@@ -66,7 +69,7 @@ fn a_waker_that_was_left_is_called_once() {
     });
 }
 
-// Seen to fail as the first one.
+// Seen to fail with the same changes as the model of one worker.
 #[test]
 fn two_workers_leave_wakers_for_one_searcher() {
     check(|| {
@@ -98,6 +101,7 @@ fn one_worker_is_the_searcher() {
             let (searcher, looking) = (searcher.clone(), looking.clone());
             move || {
                 if searcher.begin() {
+                    // ORDERING: Relaxed: only the atomicity of the count matters.
                     assert_eq!(looking.fetch_add(1, Ordering::Relaxed), 0, "no other one looks");
                     looking.fetch_sub(1, Ordering::Relaxed);
                     call(searcher.end());

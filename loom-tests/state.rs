@@ -1,11 +1,11 @@
-//! Cancel, completion and drop of one run: exactly one of them wins, and what won does not change any more.
+//! Cancel, completion and drop of one run: exactly one of them wins, and the result does not change any more.
 
 use std::sync::Arc;
 
 use super::harness::{check, join, spawn};
 use crate::run::state::{CANCELLED, DONE, SHUT_DOWN, State};
 
-// Seen to fail with any of: a `cancel` that does not look for DONE; one that does not look for CANCELLED
+// Seen to fail with any of: a `cancel` that does not check for DONE; one that does not check for CANCELLED
 // ("two winners"); one without an exchange; a `complete` made of a load and a store.
 #[test]
 fn exactly_one_of_cancel_completion_and_shutdown_wins() {

@@ -1,4 +1,4 @@
-//! Two threads try a lock: each that gets it sees what the one before did.
+//! Two threads try a lock: each that gets it sees the changes of the previous one.
 
 use std::sync::Arc;
 
@@ -7,7 +7,8 @@ use crate::device::host::TryLock;
 use crate::sync::{AtomicU32, Ordering};
 
 fn add_one(lock: &TryLock<AtomicU32>) -> u32 {
-    // Not one step: without the lock an addition could be lost.
+    // Two steps: without the lock an addition could be lost.
+    // ORDERING: Relaxed: the lock must make the store visible.
     let added = lock.try_with(|sum| sum.store(sum.load(Ordering::Relaxed) + 1, Ordering::Relaxed));
     u32::from(added.is_some())
 }
@@ -20,6 +21,7 @@ fn threads_that_get_the_lock_come_one_after_the_other() {
         let other = lock.clone();
         let thread = spawn(move || add_one(&other));
         let added = add_one(&lock) + join(thread);
+        // ORDERING: Relaxed: the join makes the other thread's store visible.
         assert_eq!(lock.try_with(|sum| sum.load(Ordering::Relaxed)), Some(added));
     });
 }

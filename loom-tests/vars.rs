@@ -1,5 +1,5 @@
 //! Whole engines: pushes, a worker, handles, frees and failures together. Every operation ends, every waiter
-//! hears of it, and every value is dropped.
+//! is notified of it, and every value is dropped.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub(super) fn engine() -> (Executor, Engine) {
     (exec, engine)
 }
 
-// Seen to fail (nobody is left to go on) without the wake of who has marked an operation as awaited.
+// Seen to fail (no thread continues) without the wake of the task that has marked an operation as awaited.
 #[test]
 fn an_operation_that_is_pushed_is_run_and_its_handle_hears_of_it() {
     check_within(2, || {
@@ -30,7 +30,7 @@ fn an_operation_that_is_pushed_is_run_and_its_handle_hears_of_it() {
     });
 }
 
-// Seen to fail (the read has a value) where a failure does not poison.
+// Seen to fail (the read has a value) with a failure that does not poison.
 #[test]
 fn a_failure_comes_to_who_reads_what_should_have_been_written() {
     check_within(1, || {
@@ -56,8 +56,8 @@ fn a_failure_is_reported_although_its_handle_is_dropped_meanwhile() {
     });
 }
 
-// Seen to fail (an operation ends without a run) where a push checks twice whether operations are pending,
-// and takes the second answer for granted.
+// Seen to fail (an operation ends without a run) with a push that checks twice whether operations are
+// pending, and relies on the second answer.
 #[test]
 fn two_threads_push_to_an_engine_without_workers_and_both_operations_are_run() {
     check_within(3, || {
@@ -66,7 +66,7 @@ fn two_threads_push_to_an_engine_without_workers_and_both_operations_are_run() {
         let (x, y) = (engine.var("x", 0), engine.var("y", 0));
         let (there, own) = (engine.clone(), y.clone());
         let other = spawn(move || {
-            // It is never run in place.
+            // An async operation is never run in place.
             let Ok(add) = there.try_push(Op::future("add", (), &own, async || Ok(1))) else { panic!("there is room") };
             block_on(add).expect("it cannot fail");
         });
@@ -77,7 +77,7 @@ fn two_threads_push_to_an_engine_without_workers_and_both_operations_are_run() {
     });
 }
 
-// Seen to fail where the drop of the last handle pushes nothing.
+// Seen to fail with a drop of the last handle that pushes nothing.
 #[test]
 fn a_variable_is_freed_once_behind_what_another_thread_pushed() {
     check_within(2, || {
@@ -97,11 +97,12 @@ fn a_variable_is_freed_once_behind_what_another_thread_pushed() {
     });
 }
 
-// Seen to fail (a deadlock: an operation stays pending, or the shutdown waits for ever) where who leaves a
-// closed engine looks without the pushes' lock whether anything is pending, does not look at all, or not
-// whether anybody works, or looks without the fence; where a close, or a worker at its end, does not look
-// whether it can leave; where a worker at its end does not look again for what is ready, or does not go on
-// with it; and where who pushes without a room does not run it.
+// Seen to fail (a deadlock: an operation stays pending, or the shutdown waits for ever) with any of: a thread
+// that leaves a closed engine and checks for pending operations without the pushes' lock, does not check,
+// does not check for other threads at work, or checks without the fence; a close, or a worker at its end,
+// that does not check whether it can leave; a worker at its end that does not check again for ready
+// operations, or does not continue with them; a thread that pushes without room and does not run the
+// operation.
 #[test]
 fn what_is_pending_when_the_executor_is_shut_down_ends() {
     check_within(2, || {
@@ -118,7 +119,7 @@ fn what_is_pending_when_the_executor_is_shut_down_ends() {
     });
 }
 
-/// What a future waits for until another thread opens it.
+/// The event that a future waits for. Another thread opens the gate.
 #[derive(Default)]
 pub(super) struct Gate(Mutex<(bool, Option<Waker>)>);
 
@@ -152,7 +153,8 @@ fn push_waiting(engine: &Engine, gate: &Arc<Gate>) -> Result<Pushed, Error> {
     engine.try_push(waits).map_err(Error::from)
 }
 
-// Seen to fail (nobody is left to go on) where who parks, or who wakes, does not make it ready.
+// Seen to fail (no thread continues) with a parking thread, or a waking one, that does not make the operation
+// ready.
 #[test]
 fn a_future_that_is_woken_while_it_parks_goes_on() {
     check_within(2, || {
@@ -165,9 +167,9 @@ fn a_future_that_is_woken_while_it_parks_goes_on() {
     });
 }
 
-// Seen to fail (the shutdown waits for ever) where a wake between the look whether the engine is closed and
-// the poll is lost (`Later::poll`), and where who parks and finds itself woken does not see what it was woken
-// for.
+// Seen to fail (the shutdown waits for ever) with a lost wake between the check whether the engine is closed
+// and the poll (`Later::poll`), and with a parking thread that finds the operation woken and does not see the
+// reason.
 #[test]
 fn a_future_that_nobody_wakes_ends_when_the_executor_is_shut_down() {
     check_within(2, || {
@@ -179,9 +181,10 @@ fn a_future_that_nobody_wakes_ends_when_the_executor_is_shut_down() {
     });
 }
 
-// Seen to fail (it is run after its end) where a wake of what is woken already, or of what runs, makes it
-// ready once more; (it never ends) where who parks and finds itself woken is not made ready, where what is
-// closed is polled all the same, and where a close does not look whether the engine can leave.
+// Seen to fail (it is run after its end) with a wake that makes an operation ready once more that is already
+// woken, or that runs. Seen to fail (it never ends) with a parking thread that finds the operation woken and
+// does not make it ready, with a closed operation that is polled all the same, and with a close that does not
+// check whether the engine can leave.
 #[test]
 fn a_future_that_is_woken_while_the_executor_is_shut_down_ends_once() {
     check_within(2, || {
@@ -195,10 +198,10 @@ fn a_future_that_is_woken_while_the_executor_is_shut_down_ends_once() {
     });
 }
 
-/// A future that two wake, one of which has something for it.
+/// A future that two threads wake. Only one of them has an event for it.
 struct Woken {
     parking: Parking,
-    /// How often it was made ready.
+    /// The number of times that it was made ready.
     ready: AtomicU32,
     flag: AtomicBool,
 }
@@ -206,6 +209,7 @@ struct Woken {
 impl Woken {
     fn wake(&self) {
         if self.parking.wake() {
+            // ORDERING: AcqRel: a count. The parking must order the accesses to the flag.
             self.ready.fetch_add(1, Ordering::AcqRel);
         }
     }
@@ -213,7 +217,7 @@ impl Woken {
     /// Polls it. Returns true if that was the last time.
     fn run(&self) -> bool {
         self.parking.begin();
-        // ORDERING: Relaxed: nothing but the wake says that there is something.
+        // ORDERING: Relaxed: the wake must make it visible.
         let is_over = self.flag.load(Ordering::Relaxed);
         if !is_over && !self.parking.try_park() {
             self.ready.fetch_add(1, Ordering::AcqRel);
@@ -222,8 +226,8 @@ impl Woken {
     }
 }
 
-// Seen to fail (nobody polls it again) where who parks and finds itself woken stores that, or where the swap
-// that begins a poll is Release.
+// Seen to fail (no thread polls it again) with a parking thread that finds the operation woken and stores
+// that, and with a Release swap at the beginning of a poll.
 #[test]
 fn a_future_sees_what_both_have_done_who_woke_it_while_it_parked() {
     check(|| {
@@ -232,11 +236,12 @@ fn a_future_sees_what_both_have_done_who_woke_it_while_it_parked() {
         let (one, other) = (woken.clone(), woken.clone());
         let one = spawn(move || one.wake());
         let other = spawn(move || {
+            // ORDERING: Relaxed: the wake must make it visible.
             other.flag.store(true, Ordering::Relaxed);
             other.wake();
         });
         let (mut polls, mut is_over) = (0, false);
-        // ORDERING: Relaxed: what it was woken for it is to see by its own words.
+        // ORDERING: Relaxed: the parking must make the flag visible.
         while !is_over && woken.ready.load(Ordering::Relaxed) > polls {
             polls += 1;
             is_over = woken.run();

@@ -19,7 +19,7 @@ fn set_of(futures: u32) -> (Arc<Lane>, Arc<WakeSet>) {
     (lane, set)
 }
 
-/// Takes the woken futures, and polls each, which leaves it parked.
+/// Takes the woken futures, and polls each, which parks it again.
 fn poll_all(set: &WakeSet, mut poll: impl FnMut(u32)) {
     let mut woken = Vec::new();
     set.take(|index| woken.push(index));
@@ -32,7 +32,7 @@ fn poll_all(set: &WakeSet, mut poll: impl FnMut(u32)) {
     }
 }
 
-/// A future's side of a wake: `done` counts what happened before the wakes, and is what its poll looks at.
+/// A future's side of a wake. `done` counts events before the wakes, and the poll reads it.
 struct Woken {
     done: sync::AtomicU32,
 }
@@ -43,7 +43,7 @@ impl Woken {
     }
 
     fn seen(&self) -> u32 {
-        // Relaxed: what makes it visible must be the wake.
+        // ORDERING: Relaxed: the wake must make it visible.
         self.done.load(Ordering::Relaxed)
     }
 }
@@ -59,6 +59,7 @@ fn a_poll_sees_what_was_done_before_the_wake_that_found_its_future_woken() {
             let (waker, future) = (set.waker(0), future.clone());
             spawn(move || {
                 for done in 1..=2 {
+                    // ORDERING: Relaxed: the wake must make it visible.
                     future.done.store(done, Ordering::Relaxed);
                     waker.wake_by_ref();
                 }
@@ -76,7 +77,7 @@ fn a_poll_sees_what_was_done_before_the_wake_that_found_its_future_woken() {
     });
 }
 
-// Seen to fail with the same.
+// Seen to fail with the same changes.
 #[test]
 fn two_sources_that_wake_one_future_cause_a_poll_that_sees_both() {
     check(|| {
@@ -85,6 +86,7 @@ fn two_sources_that_wake_one_future_cause_a_poll_that_sees_both() {
         let sources = futures.clone().map(|future| {
             let waker = set.waker(0);
             spawn(move || {
+                // ORDERING: Relaxed: the wake must make it visible.
                 future.done.store(1, Ordering::Relaxed);
                 waker.wake();
             })
@@ -99,7 +101,7 @@ fn two_sources_that_wake_one_future_cause_a_poll_that_sees_both() {
     });
 }
 
-// Seen to fail with any of: the push Relaxed; the take Relaxed (each: a future is polled again and again, or
+// Seen to fail with any of: the push Relaxed; the take Relaxed (each: a future is polled repeatedly, or
 // never); a push without an exchange.
 #[test]
 fn futures_that_are_woken_at_once_are_each_polled_once() {
@@ -110,6 +112,7 @@ fn futures_that_are_woken_at_once_are_each_polled_once() {
             spawn(move || waker.wake())
         });
         let polls = [AtomicU32::new(0), AtomicU32::new(0)];
+        // ORDERING: Relaxed: a count of the model.
         let poll = |index: u32| _ = polls[index as usize].fetch_add(1, Ordering::Relaxed);
         poll_all(&set, poll);
         sources.into_iter().for_each(join);
@@ -118,7 +121,7 @@ fn futures_that_are_woken_at_once_are_each_polled_once() {
     });
 }
 
-// Seen to fail with any of: no ring after a push; no fence in `Lane::ring`.
+// Seen to fail with any of: no signal after a push; no fence in `Lane::ring`.
 #[test]
 fn a_task_that_was_told_to_wait_is_woken_by_its_future() {
     check(|| {
@@ -127,7 +130,7 @@ fn a_task_that_was_told_to_wait_is_woken_by_its_future() {
             let waker = set.waker(0);
             spawn(move || waker.wake())
         };
-        // The order of a run's poll: poll what was woken, register, ask whether more was woken since.
+        // The order of a run's poll: poll the woken futures, register, check whether more were woken since.
         let (task, mut key) = (Task::new(), WaiterKey::default());
         let mut polls = 0;
         poll_all(&set, |_| polls += 1);
@@ -141,7 +144,8 @@ fn a_task_that_was_told_to_wait_is_woken_by_its_future() {
     });
 }
 
-// Seen to fail with a clone that takes two counts. Too few is for valgrind, which runs this too.
+// Seen to fail with a clone that takes two counts. Valgrind, which also runs this, finds a count that is too
+// low.
 #[test]
 fn a_waker_may_outlive_whoever_else_knew_the_set() {
     check(|| {
