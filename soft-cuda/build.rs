@@ -1,5 +1,5 @@
-//! Names the driver `libcuda.so`, so that whoever opens that name later finds the one the client has loaded
-//! by its path.
+//! Names the driver `libcuda.so`, so that code that opens that name later finds the driver that the client
+//! has loaded by its path.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

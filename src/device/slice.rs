@@ -191,7 +191,7 @@ impl<T: Element> BufferSlice<T> {
         Span::new(place, len)
     }
 
-    /// Returns where the elements are, to read them, for a stream of a host or of a device that queues work.
+    /// Returns the place of the elements for reading, by a stream of a host or of a device that queues work.
     #[inline(always)]
     pub(super) fn read_by(&self, is_host: bool) -> Place<&[T], &dyn Memory> {
         match self.first_by(is_host, How::Reads) {
@@ -201,7 +201,7 @@ impl<T: Element> BufferSlice<T> {
         }
     }
 
-    /// Returns where the elements are, to write them.
+    /// Returns the place of the elements for writing.
     #[inline(always)]
     pub(super) fn written_by(&mut self, is_host: bool) -> Place<&mut [T], &dyn Memory> {
         match self.first_by(is_host, How::Writes) {
@@ -211,7 +211,8 @@ impl<T: Element> BufferSlice<T> {
         }
     }
 
-    /// Returns the first element if a host has it. The memory of a simulated device is a host's for a host.
+    /// Returns the first element if a host can access it. A host accesses the memory of a simulated device
+    /// directly.
     #[inline(always)]
     fn first_by(&self, is_host: bool, how: How) -> Result<NonNull<T>, &dyn Memory> {
         match &self.0.place {
