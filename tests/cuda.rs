@@ -45,7 +45,7 @@ static DRIVER: LazyLock<Option<Client>> = LazyLock::new(|| {
 fn gpu(test: &str) -> Option<anabranch::exec::ExecutorBuilder> {
     LazyLock::force(&DRIVER);
     match Executor::cuda(0) {
-        Ok(_) => Some(Executor::builder().workers(2).cuda(&[0])),
+        Ok(_) => Some(Executor::builder().workers(2).cuda(&[0]).sanitize(std::env::var_os("ANABRANCH_TEST_SANITIZED").is_some())),
         Err(error) => {
             eprintln!("{test}: skipped: {error}");
             None

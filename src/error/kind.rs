@@ -260,6 +260,10 @@ pub(crate) enum Kind {
         "the pending operations cannot be inspected: the system has refused `membarrier` since the executor was built; allow it, or call `Engine::blocked` before"
     )]
     NoBarrier,
+    #[error(
+        "a drain of an executor that is awaited inside of one of its own nodes, operations or flows would never end: await it outside"
+    )]
+    DrainsInside,
     #[error("waiting for an executor from inside one of its own nodes would never end: wait outside of the graph")]
     InsideNode,
     #[error(

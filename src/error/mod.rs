@@ -152,6 +152,12 @@ impl Error {
         ) || self.cause().is_some_and(Error::is_out_of_memory)
     }
 
+    /// Returns true if a wait is an error because of where it is awaited.
+    pub(crate) fn is_of_place(&self) -> bool {
+        use Kind::*;
+        matches!(*self.0.kind, WaitsForAllInside | WaitsInTask | DrainsInside | InsideNode | Forked)
+    }
+
     /// Returns true if a scope does not stream as a whole.
     pub(crate) fn is_not_streaming(&self) -> bool {
         matches!(*self.0.kind, Kind::NotStreaming { .. })

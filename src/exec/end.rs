@@ -33,21 +33,24 @@ impl Executor {
         Shutdown { core: core.clone(), key: WaiterKey::default(), idle: self.idle() }
     }
 
-    /// Lets the work that has begun go on to its end, and then shuts the executor down. Inside of one of this
-    /// executor's nodes the call has no effect: there the first poll outside of them begins the drain.
+    /// Lets the work that has begun go on to its end, and then shuts the executor down. Inside of this
+    /// executor's nodes, operations and flows the call has no effect: there the first poll outside of them
+    /// begins the drain.
     ///
     /// From the call on, other work does not begin: a run or a flow ends with an error for which
-    /// [`Error::is_shut_down`] is true, and pipelines take no further items. What has begun goes on: runs in
-    /// flight and those that wait for room, items of pipelines, flows, and operations of all engines. So do
-    /// the runs and flows that these make on the way. Operations that other threads push are done, too: stop
-    /// those threads first, or the drain waits for them all.
+    /// [`Error::is_shut_down`] is true. What has begun goes on: runs in flight and those that wait for room,
+    /// flows, and operations of all engines. So do the runs, pipelines and flows that these make and poll on
+    /// the way; one that a flow or a node gives to a task of its own begins only by [`Run::spawn`](crate::Run::spawn).
+    /// Other pipelines take no further items: the last result of each is an error that says so. Operations
+    /// that other threads push are done, too: stop those threads first, or the drain waits for them all.
     ///
     /// Work without a thread of its own goes on only while it is awaited: on an inline executor everything
     /// but operations, and elsewhere the code of flows and the results of pipelines.
     ///
     /// # Errors
-    /// If it is awaited inside of one of this executor's nodes. Otherwise the first failure of an engine's
-    /// operations that nothing has reported, once the executor is shut down.
+    /// If it is awaited inside of one of this executor's nodes, operations or flows, which it would wait for.
+    /// Otherwise the first failure of operations that nothing has reported, of an engine that still has a
+    /// handle, once the executor is shut down.
     ///
     /// # Cancellation
     /// Dropping the future ends the wait: the executor begins no other work, and is not shut down. So a drain
@@ -76,7 +79,7 @@ impl Executor {
     /// ```
     pub fn drain(&self) -> Drain {
         let core = self.core();
-        if !is_inside(core.address()) && !core.is_forked() {
+        if !core.is_inside() && !core.is_forked() {
             core.drain();
         }
         Drain(Box::pin(drain(core.clone())))
@@ -110,11 +113,13 @@ impl fmt::Debug for Drain {
 async fn drain(core: Arc<Core>) -> Result<()> {
     let (mut first, mut is_drained) = (Ok(()), false);
     while !is_drained && !core.is_closed() {
-        // An error here is of the place where this is awaited.
         Idle::new(Arc::new(Quiet(core.clone())), IdleWait::default()).await?;
         core.drain();
         for idle in core.engines().into_iter().filter_map(|engine| engine.idle()) {
-            first = first.and(idle.await);
+            match idle.await {
+                Err(error) if error.is_of_place() => return Err(error),
+                ended => first = first.and(ended),
+            }
         }
         is_drained = core.close_if_drained();
     }

@@ -34,9 +34,11 @@ use crate::run::{Inputs, Outputs, Run};
 /// use tower::{ServiceBuilder, ServiceExt};
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-/// let square = Function::new("square", |g: &mut Graph, x: Value<u64>| g.task("square", &x, |x: &u64| x *
-/// x))?; let exec = Executor::builder().max_in_flight(64).build()?; let service =
-/// exec.service(&square).timeout(Duration::from_secs(30)).shedding();
+/// let square = Function::new("square", |g: &mut Graph, x: Value<u64>| {
+///     g.task("square", &x, |x: &u64| x * x)
+/// })?;
+/// let exec = Executor::builder().max_in_flight(64).build()?;
+/// let service = exec.service(&square).timeout(Duration::from_secs(30)).shedding();
 ///
 /// // With any layer around it.
 /// let service = ServiceBuilder::new().concurrency_limit(1000).service(service);
@@ -53,9 +55,17 @@ pub struct Service<W> {
     is_shedding: bool,
 }
 
+mod sealed {
+    /// A plan or a function.
+    pub trait Served {}
+
+    impl Served for super::Plan {}
+    impl<I, O> Served for super::Function<I, O> {}
+}
+
 impl Executor {
     /// Returns a plan or a function as a service, which keeps the executor.
-    pub fn service<W: Clone>(&self, work: &W) -> Service<W> {
+    pub fn service<W: Clone + sealed::Served>(&self, work: &W) -> Service<W> {
         Service { exec: self.clone(), work: work.clone(), timeout: None, priority: 0, is_shedding: false }
     }
 }
@@ -72,14 +82,14 @@ impl<W> Service<W> {
     }
 
     /// Refuses requests for which there is no room, instead of letting them wait: their responses are errors
-    /// for which [`Error::is_busy`] is true. A request has its room from its call on; see
+    /// for which [`Error::is_busy`] is true. Then the priority has no effect. A request has its room from its call on; see
     /// [`Executor::try_run`].
     pub fn shedding(self) -> Self {
         Self { is_shedding: true, ..self }
     }
 
     fn ready(&self) -> Poll<Result<()>> {
-        Poll::Ready(self.exec.core().check_open())
+        Poll::Ready(self.exec.core().check_new())
     }
 
     fn run(&self, plan: &Plan, inputs: Inputs) -> Run {

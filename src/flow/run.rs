@@ -225,10 +225,14 @@ impl<T, F: Future<Output = Result<T>>> Future for FlowRun<F> {
             Ok(shared) => match shared.begin(this.flight) {
                 Ok(()) => {
                     this.suspension.end(&shared.core.flows_suspended);
-                    let is_late = this.deadline.as_mut().is_some_and(|deadline| deadline.poll(cx));
-                    shared.tell_around(this.begun, || match is_late {
-                        true => end_late(shared),
-                        false => poll_code(shared, code, this.key, cx),
+                    let late = this.deadline.as_mut().map(|deadline| deadline.poll(cx));
+                    shared.tell_around(this.begun, || match late.transpose().map(|is_late| is_late.unwrap_or(false)) {
+                        Err(error) => {
+                            shared.scope.cancel();
+                            Poll::Ready(Err(error))
+                        }
+                        Ok(true) => end_late(shared),
+                        Ok(false) => poll_code(shared, code, this.key, cx),
                     })
                 }
                 Err(refused) => Poll::Ready(Err(refused)),
@@ -274,7 +278,7 @@ fn poll_code<T>(
         return Poll::Ready(Err(error));
     }
     shared.slice.begin();
-    let polled = inside_poll(|| catch_unwind(AssertUnwindSafe(|| code.poll(cx))));
+    let polled = inside_poll(shared.core.address(), || catch_unwind(AssertUnwindSafe(|| code.poll(cx))));
     let error = match (polled, shared.scope.failure()) {
         (Err(panic), _) => Kind::FlowPanicked { message: panic_message(panic) }.into(),
         (Ok(polled), Some(refused)) => {

@@ -142,7 +142,8 @@ impl Run {
 
     /// As `poll_end`. At the deadline it ends the wait, too: what still runs then may take long.
     fn poll_in_time(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        let is_late = self.deadline.as_mut().is_some_and(|deadline| deadline.poll(cx));
+        let polled = self.deadline.as_mut().map(|deadline| deadline.poll(cx));
+        let is_late = polled.transpose()?.unwrap_or(false);
         if !is_late {
             return self.poll_end(cx);
         }
@@ -185,6 +186,9 @@ impl Run {
     /// [`Executor::in_flight`](crate::Executor::in_flight) counts the run until then.
     ///
     /// The task that awaits the run keeps the deadline, so nothing happens while the run is not polled. A
+    /// thread of the process wakes it; the first deadline starts the thread. If the operating system refuses
+    /// it, that is the error of the poll, and the run goes on. In a child that was forked later there is no
+    /// such thread, and no wake at the deadline. A
     /// [`NodeFuture`] alone does not keep it, but ends with the run. A simulated executor has no clock:
     /// there, too, the deadline is one of the real clock.
     ///
@@ -252,6 +256,7 @@ impl Run {
     /// [`Run::canceller`] taken before cancels it.
     #[cfg(feature = "tokio")]
     pub fn spawn(self) -> tokio::task::JoinHandle<Result<Outputs>> {
+        self.inner.note_inner();
         tokio::spawn(self)
     }
 }

@@ -18,7 +18,7 @@ use super::state;
 use crate::device::host::{Pace, Tickets};
 use crate::error::{BoxError, Error, Kind, Result, panic_message};
 use crate::plan::{Pipelining, Plan};
-use crate::runtime::{Canceller, Core, RunId, WaiterKey};
+use crate::runtime::{Canceller, Core, RunId, WaiterKey, is_inside_work};
 
 /// What the source of the items says: an item, or why there is none.
 pub(crate) type Sourced<I> = Poll<Option<Result<I, BoxError>>>;
@@ -33,6 +33,10 @@ pub(crate) struct Items<P> {
     /// The iterations of those that come next: they have their items, and have not begun.
     filled: Range<u32>,
     has_ended: bool,
+    /// Whether a drain has ended it, and not the source.
+    was_cut: bool,
+    /// Whether it is part of other work, which a drain lets end.
+    is_inner: bool,
     has_workers: bool,
     key: WaiterKey,
     pace: Pace,
@@ -60,6 +64,8 @@ impl<P: Port> Items<P> {
             begun: 0,
             filled: 0..0,
             has_ended: false,
+            was_cut: false,
+            is_inner: is_nested,
             has_workers: core.pool.is_some(),
             key: WaiterKey::default(),
             pace: Pace::new(),
@@ -142,6 +148,8 @@ impl<P: Port> Items<P> {
         if run.live.get().is_some() {
             return Poll::Ready(Ok(()));
         }
+        self.is_inner |= is_inside_work();
+        let run = &self.run;
         if run.start().is_pending() {
             // Admission rings the lane when there is room. After the registration, try again.
             let polled = run.lane.poll(COMPLETE, &mut self.key, cx);
@@ -176,11 +184,15 @@ impl<P: Port> Items<P> {
             self.submit();
             if self.flight.len() == 0 {
                 if self.has_ended {
-                    return self.end(None);
+                    return self.end(self.was_cut.then(|| Kind::Draining.into()));
                 }
-                // A cancel rings the lane. The source has this task's waker.
+                // A cancel and a drain ring the lane. The source has this task's waker.
                 if self.run.lane.poll(COMPLETE, &mut self.key, cx).is_ready() {
                     return self.end(Some(self.run.why_over()));
+                }
+                // The drain may have come before the registration.
+                if self.is_cut() && !self.is_cancelled() {
+                    continue;
                 }
                 if self.is_cancelled() {
                     self.run.close();
@@ -206,11 +218,19 @@ impl<P: Port> Items<P> {
             if polled.is_ready() || self.done().is_some() {
                 continue;
             }
+            if !self.has_ended && self.flight.room() > 0 && self.is_cut() && !self.is_cancelled() {
+                continue;
+            }
             if drive == Drive::More || drive == Drive::Done && self.run.has_woken() {
                 self.run.lane.ring();
             }
             return self.pending();
         }
+    }
+
+    /// Returns whether a drain ends it: a source may have no end.
+    fn is_cut(&self) -> bool {
+        !self.is_inner && self.run.core.is_draining()
     }
 
     #[inline]
@@ -272,11 +292,9 @@ impl<P: Port> Items<P> {
         if self.has_ended || room == 0 || !self.run.reserve_items(room) {
             return;
         }
-        // A drain ends what has begun, and a source may have no end.
-        let is_draining = !self.run.is_nested && self.run.core.is_draining();
         // The source is foreign code, and is not polled again after a panic.
-        let filled = catch_unwind(AssertUnwindSafe(|| match is_draining {
-            true => self.has_ended = true,
+        let filled = catch_unwind(AssertUnwindSafe(|| match self.is_cut() {
+            true => (self.has_ended, self.was_cut) = (true, true),
             false => self.fill_room(cx, source),
         }));
         self.begin_filled();

@@ -80,9 +80,15 @@ pub(crate) struct Turn {
     priority: Reverse<i8>,
     /// Its number among the runs that had to wait, from 1; 0 if it has not waited yet.
     arrival: u64,
+    /// Whether other work has made the run.
+    is_inner: bool,
 }
 
 impl Turn {
+    pub(crate) fn set_inner(&mut self) {
+        self.is_inner = true;
+    }
+
     pub(crate) fn set_priority(&mut self, priority: i8) {
         debug_assert!(!self.is_queued(), "the queue is sorted by it");
         self.priority = Reverse(priority);
@@ -119,7 +125,7 @@ impl Core {
         if self.is_closed() {
             return Poll::Ready(Err(Kind::ShutDown.into()));
         }
-        if !turn.is_queued() {
+        if !turn.is_queued() && !turn.is_inner {
             self.check_draining()?;
         }
         loop {
@@ -152,7 +158,7 @@ impl Core {
         }
         if clients.nested.len() < NESTED_MAX {
             self.expect_client();
-            self.flights.note_nested();
+            self.flights.note_begun();
             return Poll::Ready(Ok((self.nested_base() + clients.nested.insert(())) as u16));
         }
         if !clients.nested_waiting.iter().any(|waiting| Arc::ptr_eq(waiting, lane)) {

@@ -14,7 +14,7 @@ use std::task::{Context, Poll};
 
 use super::admission::Flying;
 use super::count::Counted;
-use super::inside::{is_inside, is_inside_work};
+use super::inside::{is_in_poll_of, is_inside, is_inside_work};
 use super::{Client, Core, IdleWait, Idles};
 use crate::error::{Kind, Result, shielded};
 use crate::sync::lock;
@@ -24,21 +24,26 @@ impl Core {
         self.flights.is_draining()
     }
 
-    /// Returns an error if no outside work begins any more.
+    /// Returns an error if new work may not begin here.
     #[cfg(feature = "tower")]
-    pub(crate) fn check_open(&self) -> Result<()> {
+    pub(crate) fn check_new(&self) -> Result<()> {
         self.check_process()?;
-        match () {
-            () if self.is_closed() => Err(Kind::ShutDown.into()),
-            () if self.is_draining() => Err(Kind::Draining.into()),
-            () => Ok(()),
+        if self.is_closed() { Err(Kind::ShutDown.into()) } else { self.check_draining() }
+    }
+
+    /// Returns an error for new work while the executor drains, unless work that has begun makes it.
+    pub(super) fn check_draining(&self) -> Result<()> {
+        let is_refused = self.is_draining() && !is_inside_work();
+        match is_refused {
+            true if self.is_closed() => Err(Kind::ShutDown.into()),
+            true => Err(Kind::Draining.into()),
+            false => Ok(()),
         }
     }
 
-    /// Returns an error for new work, unless work that has begun makes it.
-    pub(super) fn check_draining(&self) -> Result<()> {
-        let is_refused = self.is_draining() && !is_inside_work();
-        if is_refused { Err(Kind::Draining.into()) } else { Ok(()) }
+    /// Returns whether this thread polls or runs work of this executor.
+    pub(crate) fn is_inside(&self) -> bool {
+        is_inside(self.address()) || is_in_poll_of(self.address())
     }
 
     /// Admits no other work from now on, and tells the runs in flight.
@@ -62,6 +67,10 @@ impl Core {
         // Counted first: a drain that begins after the check waits for it.
         flow.begin(&self.flows);
         let checked = if is_inner { Ok(()) } else { self.check_draining() };
+        if self.is_draining() {
+            // A flow that an operation has made may outlive it, as a run may.
+            self.flights.note_begun();
+        }
         if checked.is_err() {
             self.end_flow(flow);
         }
@@ -147,6 +156,9 @@ pub(crate) struct Quiet(pub(crate) Arc<Core>);
 
 impl Idles for Quiet {
     fn poll_idle(&self, wait: &mut IdleWait, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        if self.0.is_inside() {
+            return Poll::Ready(Err(Kind::DrainsInside.into()));
+        }
         self.0.poll_idle_if(wait, cx, || self.0.quiet().is_some())
     }
 

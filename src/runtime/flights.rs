@@ -68,8 +68,8 @@ impl Flights {
         self.update(|word| (word & (BEGUN - 1) < max as u64).then(|| word.wrapping_add(1 + BEGUN)))
     }
 
-    /// Counts the beginning of a nested run, which is not among those in flight.
-    pub(super) fn note_nested(&self) {
+    /// Counts the beginning of work that is not among the runs in flight.
+    pub(super) fn note_begun(&self) {
         // ORDERING: AcqRel: as in `update`.
         self.0.fetch_add(BEGUN, Ordering::AcqRel);
     }
@@ -111,8 +111,8 @@ impl Flights {
 
     /// Sets bits.
     fn raise(&self, bits: u64) {
-        // ORDERING: AcqRel: a run that is not counted before has ended, or sees the bits. SeqCst, because of
-        // "drain, look for flows" and "begin or end a flow, look for a drain" one sees the other.
+        // ORDERING: SeqCst: a run that is not counted before has ended, or sees the bits. And of "drain, look
+        // for flows" and "begin or end a flow, look for a drain" one sees the other.
         self.0.fetch_or(bits, Ordering::SeqCst);
     }
 

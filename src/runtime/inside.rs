@@ -72,28 +72,34 @@ pub(crate) fn is_outside() -> bool {
 }
 
 thread_local! {
-    /// Whether this thread polls the code of a flow, a node or an operation.
-    static IS_IN_POLL: Cell<bool> = const { Cell::new(false) };
+    /// The address of the executor whose flow or asynchronous operation this thread polls, or 0.
+    static POLLED: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Polls the code of a flow, a node or an operation.
+/// Polls a flow's code, or the future of an operation, of the executor with that address.
 #[inline]
-pub(crate) fn inside_poll<R>(poll: impl FnOnce() -> R) -> R {
-    struct Leave(bool);
+pub(crate) fn inside_poll<R>(of: usize, poll: impl FnOnce() -> R) -> R {
+    struct Leave(usize);
 
     impl Drop for Leave {
+        #[inline]
         fn drop(&mut self) {
-            let _ = IS_IN_POLL.try_with(|is_in_poll| is_in_poll.set(self.0));
+            let _ = POLLED.try_with(|polled| polled.set(self.0));
         }
     }
 
-    let _leave = Leave(IS_IN_POLL.try_with(|is_in_poll| is_in_poll.replace(true)).unwrap_or(false));
+    let _leave = Leave(POLLED.try_with(|polled| polled.replace(of)).unwrap_or(0));
     poll()
+}
+
+/// Returns true if this thread polls a flow or an operation of that executor.
+pub(crate) fn is_in_poll_of(of: usize) -> bool {
+    POLLED.try_with(|polled| polled.get() == of).unwrap_or(false)
 }
 
 /// Returns true if this thread runs a flow, a node or an operation of any executor.
 pub(crate) fn is_inside_work() -> bool {
-    !is_outside() || IS_IN_POLL.try_with(Cell::get).unwrap_or(false)
+    !is_outside() || POLLED.try_with(|polled| polled.get() != 0).unwrap_or(false)
 }
 
 /// Returns true if this thread runs something of that executor or engine.

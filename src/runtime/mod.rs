@@ -51,7 +51,7 @@ pub(crate) use drain::Quiet;
 pub(crate) use here::{at_core, core_here};
 pub use idle::Idle;
 pub(crate) use idle::{IdleWait, Idles};
-pub(crate) use inside::{inside, inside_executor, inside_poll, is_inside, is_inside_body, is_outside};
+pub(crate) use inside::{inside, inside_executor, inside_poll, is_inside, is_inside_body, is_inside_work, is_outside};
 pub(crate) use lane::{Lane, WaiterKey};
 pub(crate) use lane_faults::LaneFaults;
 pub(crate) use limbo::{Held, Limbo};

@@ -16,7 +16,6 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Poll;
 
-use super::inside::inside_poll;
 use super::share::own_share;
 use crate::sync::{AtomicU32, Ordering};
 
@@ -81,6 +80,6 @@ impl AsyncContext {
 
     /// Polls a future in this context. A panic of the future is an error.
     pub(crate) fn poll<T>(&self, poll: impl FnOnce() -> Poll<T>) -> std::thread::Result<Poll<T>> {
-        own_share(|| self.enter(|| inside_poll(|| catch_unwind(AssertUnwindSafe(poll)))))
+        own_share(|| self.enter(|| catch_unwind(AssertUnwindSafe(poll))))
     }
 }

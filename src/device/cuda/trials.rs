@@ -128,7 +128,10 @@ fn outcome(context: &Arc<Context>, signal: Signal) -> Result<TrialOutcome> {
     }
     // Two threads may try at once, which does no harm.
     let outcome = try_out(context, signal)?;
-    known().insert(key, outcome.clone());
+    if !matches!(outcome, TrialOutcome::Unfinished) {
+        // A device that is busy now may have time later.
+        known().insert(key, outcome.clone());
+    }
     Ok(outcome)
 }
 
@@ -137,7 +140,8 @@ fn outcome(context: &Arc<Context>, signal: Signal) -> Result<TrialOutcome> {
 /// # Errors
 /// If the device is lost, or refuses work of other kinds.
 fn try_out(context: &Arc<Context>, signal: Signal) -> Result<TrialOutcome> {
-    let lane = CudaLane::new(Stream::new(context)?, signal)?;
+    // The driver has its address until the stream has come to its end.
+    let lane = Box::new(CudaLane::new(Stream::new(context)?, signal)?);
     let mut events = Events::default();
     let tried = tries(&lane, &mut events);
     // The driver may still use a mark that has arrived: a host function has not returned yet.
@@ -154,13 +158,16 @@ fn try_out(context: &Arc<Context>, signal: Signal) -> Result<TrialOutcome> {
 
 /// Drops a lane when its stream has come to its end. Until then the stream may write the word, or call the
 /// function.
-fn drop_at_end(lane: CudaLane) {
+fn drop_at_end(lane: Box<CudaLane>) {
     let lane = ManuallyDrop::new(lane);
     // The wait has no bound, so it gets a thread of its own. If none can be spawned, the lane is never
     // dropped.
     let _ = spawn("anabranch-cuda-end".into(), move || {
-        let lane = ManuallyDrop::into_inner(lane);
-        let _ = lane.stream.synchronize();
+        let context = lane.stream.context.clone();
+        let has_ended = context.check(context.set_current()).is_ok() && context.check(lane.stream.synchronize()).is_ok();
+        if has_ended || context.alive().is_err() {
+            drop(ManuallyDrop::into_inner(lane));
+        }
     });
 }
 

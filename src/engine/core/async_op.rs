@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use super::engine_core::EngineCore;
 use crate::engine::order::{Grant, Granted, OpFuture, Outcome, PendingFuture, Rest, Runnable, Scope, Work};
 use crate::error::shielded;
-use crate::runtime::{AsyncContext, Parking};
+use crate::runtime::{AsyncContext, Parking, inside_poll};
 use crate::sync::{Mutex, lock};
 
 pub(super) struct AsyncOp {
@@ -67,7 +67,8 @@ impl AsyncOp {
 
     fn poll(self: &Arc<Self>, grant: Grant<'_>) -> Poll<Outcome> {
         self.parking.begin();
-        if self.engine.with(|core| core.is_closed_relaxed()).unwrap_or(true) {
+        let (is_closed, executor) = self.engine.with(|core| (core.is_closed_relaxed(), core.executor)).unwrap_or((true, 0));
+        if is_closed {
             // `perform` has not seen that the engine is closed. The operation is made ready again, and ends.
             self.parking.keep_awake();
         }
@@ -77,7 +78,9 @@ impl AsyncOp {
             return Poll::Pending;
         };
         let waker = Waker::from(self.clone());
-        match self.context.poll(|| future.as_mut().poll(&mut Context::from_waker(&waker), grant)) {
+        let polled =
+            inside_poll(executor, || self.context.poll(|| future.as_mut().poll(&mut Context::from_waker(&waker), grant)));
+        match polled {
             Ok(Poll::Pending) => {
                 *lock(&self.future) = Some(future);
                 Poll::Pending

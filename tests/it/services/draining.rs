@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use anabranch::{Engine, Executor, Flow, Function, Graph, Inputs, Op, Pipeline, Ranked, Value};
 use futures::channel::oneshot;
 use futures::future::join_all;
-use futures::{StreamExt, stream};
+use futures::{StreamExt, TryStreamExt, stream};
 
 use super::{letter, one_at_a_time, waiting};
 use crate::support::{Alarm, block_on, executor, executors, plan, poll_once, poll_with};
@@ -164,13 +164,10 @@ fn a_pipeline_takes_no_further_items() {
         let (first, second) = block_on(async { (results.next().await, results.next().await) });
         assert_eq!((first.unwrap().unwrap(), second.unwrap().unwrap()), (1, 2));
         let drain = exec.drain();
-        let rest = async {
-            let rest: Vec<u64> = results.map(Result::unwrap).collect().await;
-            rest
-        };
-        let (rest, drained) = block_on(async { futures::join!(rest, drain) });
-        // Those that had begun, and none is left out.
-        assert!(rest.len() < 1000 && rest.iter().copied().eq((3..).take(rest.len())));
+        let (mut rest, drained) = block_on(async { futures::join!(results.collect::<Vec<_>>(), drain) });
+        // Those that had begun, none of them left out, and then why there are no more.
+        assert!(rest.pop().unwrap().unwrap_err().is_shut_down());
+        assert!(rest.len() < 1000 && rest.iter().map(|x| *x.as_ref().unwrap()).eq((3..).take(rest.len())));
         drained.unwrap();
     }
 }
@@ -185,9 +182,70 @@ fn a_pipeline_that_waits_for_its_source_ends() {
         assert!(poll_with(&mut results.next(), &waker).is_pending());
         let drain = exec.drain();
         assert_eq!(alarm.rings(), 1);
+        assert!(block_on(results.next()).unwrap().unwrap_err().is_shut_down());
         assert!(block_on(results.next()).is_none());
         drop(results);
         block_on(drain).unwrap();
+    }
+}
+
+#[test]
+fn a_pipeline_of_a_flow_that_has_begun_goes_on_to_its_end() {
+    // Seen to fail with a drain that ends all sources.
+    for exec in executors() {
+        let next = Pipeline::new("next", &Ranked::default(), |g, x| g.task("next", &x, |x: &u64| x + 1)).unwrap();
+        let (sender, receiver) = oneshot::channel::<()>();
+        let (inside, next) = (exec.clone(), &next);
+        let mut flow = Box::pin(exec.flow(async move |_: &Flow| {
+            receiver.await.map_err(anabranch::Error::other)?;
+            inside.pipe(next, stream::iter(0..100)).try_collect::<Vec<u64>>().await
+        }));
+        assert!(poll_once(&mut flow).is_pending());
+        let drain = exec.drain();
+        sender.send(()).unwrap();
+        let (made, drained) = block_on(async { futures::join!(flow, drain) });
+        assert!(made.unwrap().into_iter().eq(1..=100));
+        drained.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_flow_that_has_begun_spawns_runs() {
+    // Seen to fail without the mark of a run that is spawned.
+    let (exec, plan) = (executor(1), waiting());
+    let (sender, receiver) = oneshot::channel::<()>();
+    let (word_sender, word) = letter();
+    let inside = exec.clone();
+    let mut flow = Box::pin(exec.flow(async move |_: &Flow| {
+        receiver.await.map_err(anabranch::Error::other)?;
+        let mut outputs = inside.run(&plan, word).spawn().await.map_err(anabranch::Error::other)??;
+        outputs.take::<u32>("word")
+    }));
+    assert!(poll_once(&mut flow).is_pending());
+    let drain = exec.drain();
+    sender.send(()).unwrap();
+    word_sender.send(5).unwrap();
+    let (word, drained) = futures::join!(flow, drain);
+    assert_eq!(*word.unwrap(), 5);
+    drained.unwrap();
+}
+
+#[test]
+fn a_drain_inside_of_an_operation_or_a_flow_is_an_error_and_changes_nothing() {
+    // Seen to fail (it hung) with a check for nodes alone.
+    for exec in executors() {
+        let engine = Engine::new(&exec).unwrap();
+        let said = engine.var("said", String::new());
+        let inside = exec.clone();
+        let polls = Op::future("polls", (), &said, async move || Ok(inside.drain().await.unwrap_err().to_string()));
+        block_on(block_on(engine.push(polls)).unwrap()).unwrap();
+        let expected = "a drain of an executor that is awaited inside of one of its own nodes, operations or flows \
+            would never end: await it outside";
+        assert_eq!(*block_on(said.read()).unwrap(), expected);
+        let inside = exec.clone();
+        let error = block_on(exec.flow(async |_: &Flow| inside.drain().await)).unwrap_err();
+        assert_eq!(error.to_string(), expected);
+        block_on(exec.flow(async |_: &Flow| Ok(()))).unwrap();
     }
 }
 
@@ -282,7 +340,8 @@ fn no_accepted_work_is_cut_short() {
     }
 }
 
-/// Makes a run whose node pushes an operation that makes a run; each notes that it has begun and ended.
+/// Makes a flow that makes a run, and pushes an operation that makes one; each notes that it has begun and
+/// ended.
 fn requests(exec: &Executor, begun: &Arc<AtomicUsize>, ended: &Arc<AtomicUsize>) {
     let note = |g: &mut Graph| {
         let (begun, ended) = (begun.clone(), ended.clone());
