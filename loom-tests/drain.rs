@@ -1,9 +1,13 @@
 //! The drain of an executor: work that begins before it ends well, work that begins after it is refused, and
 //! the drain is notified of the last end.
 
+use std::pin::pin;
 use std::sync::Arc;
 
+use futures::{StreamExt, stream};
+
 use super::harness::{block_on, check_within, join, spawn};
+use super::pipe::adding;
 use super::polls::{chain_of_units, check_cheap, executor, run_once};
 use super::runs::poll_once;
 use super::vars::Gate;
@@ -63,7 +67,7 @@ fn what_a_flow_makes_during_a_drain_ends_well() {
             }));
             match ended {
                 Ok(one) => assert_eq!(*one, 1),
-                Err(error) => assert!(error.is_shut_down() && !has_begun),
+                Err(error) => assert!(error.is_shut_down() && !has_begun, "{error}"),
             }
         });
     });
@@ -136,5 +140,21 @@ fn an_operation_of_a_run_of_an_operation_ends_well_during_a_drain() {
         let chain = Chain::new(Engine::new(&exec).expect("the executor has room"));
         let inside = exec.clone();
         drain_beside(&exec, move || chain.run(inside));
+    });
+}
+
+// Seen to fail (a deadlock) with a consumer that does not look for a drain once more behind its registration.
+#[test]
+fn a_pipeline_that_waits_for_its_source_hears_of_a_drain() {
+    let pipeline = adding(1);
+    check_within(2, move || {
+        let (exec, pipeline) = (executor(0), pipeline.clone());
+        let inside = exec.clone();
+        drain_beside(&exec, move || {
+            let mut results = pin!(inside.pipe(&pipeline, stream::pending()));
+            let cut = block_on(results.next()).expect("a drain is told");
+            assert!(cut.is_err_and(|error| error.is_shut_down()));
+            assert!(block_on(results.next()).is_none());
+        });
     });
 }

@@ -12,7 +12,7 @@ use crate::pipe::{Beat, Phases};
 use crate::{Executor, Pipeline, Ranked, Result};
 
 /// One item in flight. Each phase adds one.
-fn adding(phases: u32) -> Pipeline<u32, u32> {
+pub(super) fn adding(phases: u32) -> Pipeline<u32, u32> {
     let pipeline = Pipeline::new("adding", &Ranked::default(), |g, item| {
         let mut value = item;
         for phase in 0..phases {

@@ -194,7 +194,7 @@ impl ExecutorBuilder {
     }
 
     /// Sets whether the order of all declared uses of buffers on CUDA devices is checked. The default is
-    /// false, which costs a launch no instruction. [Simulated executors](Executor::sim) always check it.
+    /// false, which costs a launch a look at an option. [Simulated executors](Executor::sim) always check it.
     ///
     /// The edges of a graph and the variables of an engine order all work on buffers. A program can go around
     /// them: it hands a [`Buffer`](crate::Buffer) on through a lock or a channel, or a library works on

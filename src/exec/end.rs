@@ -40,9 +40,10 @@ impl Executor {
     /// From the call on, other work does not begin: a run or a flow ends with an error for which
     /// [`Error::is_shut_down`] is true. What has begun goes on: runs in flight and those that wait for room,
     /// flows, and operations of all engines. So do the runs, pipelines and flows that these make and poll on
-    /// the way; one that a flow or a node gives to a task of its own begins only by [`Run::spawn`](crate::Run::spawn).
-    /// Other pipelines take no further items: the last result of each is an error that says so. Operations
-    /// that other threads push are done, too: stop those threads first, or the drain waits for them all.
+    /// the way; one that a flow or a node gives to a task of its own begins only by
+    /// [`Run::spawn`](crate::Run::spawn). Other pipelines take no further items: the last result of each is
+    /// an error that says so. Operations that other threads push are done, too: stop those threads first, or
+    /// the drain waits for them all.
     ///
     /// Work without a thread of its own goes on only while it is awaited: on an inline executor everything
     /// but operations, and elsewhere the code of flows and the results of pipelines.

@@ -77,9 +77,9 @@ impl Executor {
     /// The run does not keep the executor alive. If the executor is dropped first, the run ends with an error
     /// for which [`Error::is_shut_down`] is true.
     ///
-    /// If `max_in_flight` runs are in flight, the run waits from its first poll on. Waiting runs begin in the
-    /// order of their first polls. A waiting run that is neither polled nor dropped keeps its place, and the
-    /// runs behind it wait, as with any fair semaphore.
+    /// If `max_in_flight` runs are in flight, the run waits from its first poll on. Waiting runs begin by
+    /// [priority](Run::priority), and then in the order of their first polls. A waiting run that is neither
+    /// polled nor dropped keeps its place, and the runs behind it wait, as with any fair semaphore.
     pub fn run(&self, plan: &Plan, inputs: Inputs) -> Run {
         Run::new(self.core(), plan, inputs)
     }

@@ -82,8 +82,8 @@ impl<W> Service<W> {
     }
 
     /// Refuses requests for which there is no room, instead of letting them wait: their responses are errors
-    /// for which [`Error::is_busy`] is true. Then the priority has no effect. A request has its room from its call on; see
-    /// [`Executor::try_run`].
+    /// for which [`Error::is_busy`] is true. Then the priority has no effect. A request has its room from its
+    /// call on; see [`Executor::try_run`].
     pub fn shedding(self) -> Self {
         Self { is_shedding: true, ..self }
     }

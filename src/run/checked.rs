@@ -28,6 +28,22 @@ impl RunInner {
             sanitizer.begin(slot.into());
         }
     }
+
+    /// Notes that the host sees the end of the run: a run that is cancelled does not follow its targets.
+    pub(super) fn note_end(&self, slot: u16) {
+        let Some(sanitizer) = self.sanitizer() else { return };
+        for item in self.items() {
+            (0..self.code().programs())
+                .for_each(|program| sanitizer.join(Key::Host, Key::Program(slot.into(), item.at.base + program)));
+        }
+    }
+
+    /// Notes that the host sees what a program has done.
+    pub(super) fn note_seen(&self, slot: u16, program: u32) {
+        if let Some(sanitizer) = self.sanitizer() {
+            sanitizer.join(Key::Host, Key::Program(slot.into(), program));
+        }
+    }
 }
 
 impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {

@@ -50,6 +50,7 @@ impl RunInner {
         }
         self.decide(verdict);
         if let Some(slot) = slot {
+            self.note_end(slot);
             if self.core.devices.is_some() {
                 self.items().for_each(|item| item.free_events(&self.code().segments));
             }

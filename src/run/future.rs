@@ -29,8 +29,8 @@ use crate::runtime::{Cancel, Canceller, Core, Deadline, RunId, WaiterKey, is_ins
 ///
 /// # Errors
 /// The first cause: a node that failed or panicked ([`Error::others`](crate::Error::others) lists the rest),
-/// a cancel, a shutdown, or inputs that do not fit the plan. Nodes that do not depend on a failed one finish
-/// first.
+/// a cancel, a deadline, a shutdown, a drain before its first poll, or inputs that do not fit the plan. Nodes
+/// that do not depend on a failed one finish first.
 ///
 /// On an executor with workers, a pending poll by a worker inside of a task, a kernel, an observer or an
 /// operation that is no future is an error: such a wait blocks a worker that the run may need. Without
@@ -216,7 +216,7 @@ impl Run {
     /// priority is admitted first. Those of the same priority are admitted in the order of their first polls.
     /// It is 0 unless set. A run of a low priority may wait as long as others of a higher one come.
     ///
-    /// It has no effect on a run in flight, nor on one that waits already.
+    /// It has no effect on a run in flight, nor on one that waits already. Pipelines have the priority 0.
     pub fn priority(self, priority: i8) -> Self {
         self.inner.set_priority(priority);
         self

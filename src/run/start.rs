@@ -13,7 +13,7 @@ use super::step_state::StepState;
 use crate::device::host::{Cost, Entry, Ticket};
 use crate::error::{Error, Kind, Refused, Result, shielded};
 use crate::plan::pipelining::Init;
-use crate::runtime::{AsyncContext, Client, Flying, Resumes, WakeSet, is_inside_work};
+use crate::runtime::{AsyncContext, Client, Flying, Resumes, WakeSet};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, OnceLock, Ordering, fence, lock};
 use crate::value::Frame;
 
@@ -40,8 +40,9 @@ impl RunInner {
     }
 
     /// Notes that other work has made the run, if it has: a drain lets it begin.
+    #[cfg(feature = "tokio")]
     pub(super) fn note_inner(&self) {
-        if is_inside_work()
+        if crate::runtime::is_inside_work()
             && let Start::Waiting(waiting) = &mut *lock(&self.start)
         {
             waiting.turn.set_inner();

@@ -50,6 +50,7 @@ impl RunInner {
             return;
         }
         if running.max(done) > step {
+            self.note_seen(item.live.slot, item.at.base + program);
             // Not beyond this node: a device may not have done the later ones.
             lane.signal(u64::from(step - start) + 1);
         }

@@ -85,6 +85,7 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
+    #[cfg(feature = "tokio")]
     pub(crate) fn set_inner(&mut self) {
         self.is_inner = true;
     }

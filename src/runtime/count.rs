@@ -15,9 +15,8 @@ impl Count {
     }
 
     pub(crate) fn get(&self) -> usize {
-        // ORDERING: SeqCst: of "drain, look for flows" and "begin a flow, look for a drain" one sees the
-        // other.
-        self.0.0.load(Ordering::SeqCst) as usize
+        // ORDERING: Acquire pairs with the Release in `end`: what those flows did is visible.
+        self.0.0.load(Ordering::Acquire) as usize
     }
 }
 
@@ -27,15 +26,16 @@ impl Counted {
     }
 
     pub(crate) fn begin(&mut self, of: &Count) {
-        // ORDERING: SeqCst: see `get`.
-        of.0.0.fetch_add(1, Ordering::SeqCst);
+        // ORDERING: Relaxed: a caller that looks at something else next has a fence between.
+        of.0.0.fetch_add(1, Ordering::Relaxed);
         self.0 = true;
     }
 
     /// Takes back what `begin` counted, if it did. Returns true if it was the last one.
     #[inline]
     pub(crate) fn end(&mut self, of: &Count) -> bool {
-        // ORDERING: SeqCst: see `get`. The caller rings the waits for the last one after this.
-        std::mem::take(&mut self.0) && of.0.0.fetch_sub(1, Ordering::SeqCst) == 1
+        // ORDERING: Release pairs with the Acquire in `get`. The caller rings the waits for the last one
+        // after this.
+        std::mem::take(&mut self.0) && of.0.0.fetch_sub(1, Ordering::Release) == 1
     }
 }

@@ -17,7 +17,7 @@ use super::count::Counted;
 use super::inside::{is_in_poll_of, is_inside, is_inside_work};
 use super::{Client, Core, IdleWait, Idles};
 use crate::error::{Kind, Result, shielded};
-use crate::sync::lock;
+use crate::sync::{Ordering, fence, lock};
 
 impl Core {
     pub(crate) fn is_draining(&self) -> bool {
@@ -64,8 +64,10 @@ impl Core {
 
     /// Counts a flow, until its end.
     pub(crate) fn begin_flow(&self, flow: &mut Counted, is_inner: bool) -> Result<()> {
-        // Counted first: a drain that begins after the check waits for it.
         flow.begin(&self.flows);
+        // ORDERING: pairs with the fence in `quiet`. Of "count the flow, look for a drain" and "drain, look
+        // for flows" one side sees the other.
+        fence(Ordering::SeqCst);
         let checked = if is_inner { Ok(()) } else { self.check_draining() };
         if self.is_draining() {
             // A flow that an operation has made may outlive it, as a run may.
@@ -87,6 +89,9 @@ impl Core {
     fn quiet(&self) -> Option<u64> {
         let clients = lock(&self.clients);
         self.flights.ask();
+        // ORDERING: pairs with the fence in `begin_flow`. This thread has set DRAINING before, or has seen
+        // it.
+        fence(Ordering::SeqCst);
         let word = self.flights.word();
         let is_quiet = self.flows.get() == 0 && self.flights.count() == 0 && !clients.has_waiting();
         (is_quiet && clients.nested.is_empty()).then_some(word)

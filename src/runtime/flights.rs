@@ -111,14 +111,13 @@ impl Flights {
 
     /// Sets bits.
     fn raise(&self, bits: u64) {
-        // ORDERING: SeqCst: a run that is not counted before has ended, or sees the bits. And of "drain, look
-        // for flows" and "begin or end a flow, look for a drain" one sees the other.
-        self.0.fetch_or(bits, Ordering::SeqCst);
+        // ORDERING: AcqRel: a run that is not counted before has ended, or sees the bits.
+        self.0.fetch_or(bits, Ordering::AcqRel);
     }
 
     pub(super) fn is_draining(&self) -> bool {
-        // ORDERING: SeqCst: see `raise`.
-        self.0.load(Ordering::SeqCst) & DRAINING != 0
+        // ORDERING: Relaxed: a caller that relies on it has a fence before it, or the lock.
+        self.0.load(Ordering::Relaxed) & DRAINING != 0
     }
 
     pub(super) fn clear_asked(&self) {

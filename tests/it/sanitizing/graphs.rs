@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex};
 use anabranch::graph::times;
 use anabranch::policy::{PerOperator, Single};
 use anabranch::{
-    BoxError, Buffer, DeviceStream, Engine, Error, Executor, Graph, HostBuffer, Inputs, Op, Pipeline, Ranked, Result, Value, Var,
+    BoxError, Buffer, DeviceStream, Engine, Error, Executor, Graph, HostBuffer, Inputs, Op, Pipeline, Ranked, Result, Run, Value,
+    Var,
 };
 use futures::{TryStreamExt, stream};
 
-use crate::support::block_on;
+use crate::support::{block_on, poll_once, until};
 
 /// A buffer that nodes reach behind the graph's back.
 type Hidden = Arc<Mutex<Option<Buffer<f32>>>>;
@@ -196,5 +197,40 @@ fn a_host_that_awaits_an_operation_orders_the_next_one() {
         let (one, other) = (engine.var("one", 0_u32), engine.var("other", 0_u32));
         block_on(block_on(engine.push(kernel("make", &one, make(&hidden)))).unwrap()).unwrap();
         block_on(block_on(engine.push(kernel("fill", &other, fill(&hidden)))).unwrap()).unwrap();
+    }
+}
+
+/// Returns a run that has left a buffer and then waits for ever; and a graph that writes the buffer.
+fn leaving(exec: &Executor) -> (Run, Graph) {
+    let hidden = Hidden::default();
+    let mut g = Graph::new();
+    g.kernel("other", (), |_: &mut DeviceStream| ());
+    g.try_kernel("make", (), make(&hidden));
+    g.future("never", (), async || Ok(std::future::pending::<()>().await));
+    let mut run = exec.run(&g.compile_with(&PerOperator).unwrap(), Inputs::new());
+    until(|| poll_once(&mut run).is_pending() && hidden.lock().unwrap().is_some());
+    let mut g = Graph::new();
+    g.try_kernel("fill", (), fill(&hidden));
+    (run, g)
+}
+
+#[test]
+fn work_behind_the_end_of_a_cancelled_run_races_with_none_of_it() {
+    for seed in 0..20 {
+        let exec = Executor::sim(seed);
+        let (left, g) = leaving(&exec);
+        left.cancel();
+        assert!(block_on(left).unwrap_err().is_cancelled());
+        run(&exec, &g).unwrap();
+    }
+}
+
+#[test]
+fn work_behind_a_node_that_was_awaited_late_does_not_race_with_it() {
+    for seed in 0..20 {
+        let exec = Executor::sim(seed);
+        let (left, g) = leaving(&exec);
+        block_on(left.node("make")).unwrap();
+        run(&exec, &g).unwrap();
     }
 }
