@@ -52,8 +52,7 @@ fn places(seed: u64) -> std::io::Result<impl Iterator<Item = Place>> {
     let mut dice = Rng::with_seed(seed);
     Ok((0..EPOCHS).flat_map(move |_| {
         dice.shuffle(&mut files);
-        let whole = files.len() / BATCH * BATCH;
-        files[..whole].iter().map(|file| (file.clone(), dice.u64(..))).collect::<Vec<Place>>()
+        files.chunks_exact(BATCH).flatten().map(|file| (file.clone(), dice.u64(..))).collect::<Vec<Place>>()
     }))
 }
 

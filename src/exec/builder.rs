@@ -209,8 +209,9 @@ impl ExecutorBuilder {
     /// again within a run.
     ///
     /// An error is never false. A race can be missed if the program's run happens to order it: two streams
-    /// share a lane, or the host has awaited the earlier work for another reason. Work of a library that is
-    /// not declared is not seen.
+    /// share a lane, or the host has awaited the earlier work for another reason. It can also be missed where
+    /// more than 4,096 streams, programs and variables work at the same time. Work of a library that is not
+    /// declared is not seen.
     ///
     /// # Examples
     /// ```

@@ -14,7 +14,7 @@ use crate::error::{BoxError, Result};
 use crate::name::Name;
 use crate::plan::Plan;
 use crate::run::{Inputs, Run, enqueue};
-use crate::runtime::{Cancel, Core, Counted, Origins, WaiterKey, own_share};
+use crate::runtime::{Cancel, Core, CountedFlow, Origins, WaiterKey, own_share};
 use crate::value::args::{Data, OpFn, OpFutureFn, OpKernelFn, Params, Reads};
 
 /// The context of control flow that is async code: made by [`Executor::flow`](crate::Executor::flow) and
@@ -371,12 +371,12 @@ impl FlowShared {
     ///
     /// # Errors
     /// If the executor drains, or in a forked child.
-    pub(super) fn begin(&self, flow: &mut Counted) -> Result<()> {
+    pub(super) fn begin(&self, flow: &mut CountedFlow) -> Result<()> {
         self.core.check_process()?;
         if flow.is_counted() { Ok(()) } else { self.core.begin_flow(flow, self.scope.outer.is_some()) }
     }
 
-    pub(super) fn end(&self, flow: &mut Counted) {
+    pub(super) fn end(&self, flow: &mut CountedFlow) {
         if !self.core.is_forked() {
             self.core.end_flow(flow);
         }

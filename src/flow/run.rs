@@ -13,7 +13,7 @@ use pin_project_lite::pin_project;
 use super::context::{Flow, FlowShared};
 use crate::engine::Engine;
 use crate::error::{BoxError, Error, Kind, Result, panic_message, shielded};
-use crate::runtime::{Begun, Cancel, Canceller, Counted, Deadline, RunId, WaiterKey, inside_poll, poll_share};
+use crate::runtime::{Begun, Cancel, Canceller, CountedFlow, Deadline, RunId, WaiterKey, inside_poll, poll_share};
 
 pin_project! {
     /// Control flow as async code: a future of what the closure returns. Made by
@@ -43,8 +43,8 @@ pin_project! {
         // What observers were told of it, once it has begun.
         begun: Option<Begun>,
         // Whether it is counted among the flows that have begun, and among those that wait.
-        flight: Counted,
-        suspension: Counted,
+        flight: CountedFlow,
+        suspension: CountedFlow,
         deadline: Option<Box<Deadline>>,
     }
 
@@ -206,8 +206,8 @@ impl FlowRun<std::convert::Infallible> {
             shared,
             key: WaiterKey::default(),
             begun: None,
-            flight: Counted::default(),
-            suspension: Counted::default(),
+            flight: CountedFlow::default(),
+            suspension: CountedFlow::default(),
             deadline: None,
         }
     }

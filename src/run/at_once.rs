@@ -60,7 +60,8 @@ impl RunInner {
     fn begin_at_once(&mut self) -> bool {
         let code = if self.core.devices.is_some() { return false } else { &self.plan.inner().code };
         let Start::Waiting(waiting) = get_mut(&mut self.start) else { return false };
-        let may_begin = !waiting.turn.is_queued() && waiting.slot.is_none() && waiting.spare.is_some() && code.programs() > 0;
+        let may_begin =
+            !waiting.precedence.is_queued() && waiting.slot.is_none() && waiting.spare.is_some() && code.programs() > 0;
         if !may_begin || waiting.inputs.check(self.plan.inner()).is_err() || !self.core.admit_at_once() {
             return false;
         }

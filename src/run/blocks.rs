@@ -20,7 +20,7 @@ use super::state::State;
 use crate::error::shielded;
 use crate::plan::Plan;
 use crate::plan::code::Code;
-use crate::runtime::{Core, LazyId, Turn};
+use crate::runtime::{Core, LazyId, Precedence};
 use crate::sync::{AtomicU64, Mutex, Ordering};
 
 /// The most bytes of the values of a spare block.
@@ -69,7 +69,7 @@ impl RunInner {
         (block.state, block.id) = (State::new(0), LazyId::new());
         (block.core, block.plan) = own();
         let spare = block.live.take();
-        block.start = Mutex::new(Start::Waiting(Waiting { inputs, turn: Turn::default(), slot: None, spare }));
+        block.start = Mutex::new(Start::Waiting(Waiting { inputs, precedence: Precedence::default(), slot: None, spare }));
         Ok(run)
     }
 

@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::graph::NodeId;
 use crate::plan::code::Code;
 use crate::plan::{Pipelining, Plan, PlanInner};
-use crate::runtime::{AsyncContext, Collector, Core, Held, Lane, LazyId, Turn, WakeSet};
+use crate::runtime::{AsyncContext, Collector, Core, Held, Lane, LazyId, Precedence, WakeSet};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, OnceLock, Ordering};
 use crate::value::{Cells, Frame};
 
@@ -138,7 +138,7 @@ pub(super) enum Start {
 
 pub(super) struct Waiting {
     pub(super) inputs: Inputs,
-    pub(super) turn: Turn,
+    pub(super) precedence: Precedence,
     /// Its place among those in flight, if it has one already.
     pub(super) slot: Option<u16>,
     /// The memory of an earlier run.
@@ -319,7 +319,7 @@ impl RunInner {
             core: Own::new(core.clone()),
             state: State::new(attention),
             lane: Arc::new(Lane::new()),
-            start: Mutex::new(Start::Waiting(Waiting { inputs, turn: Turn::default(), slot: None, spare: None })),
+            start: Mutex::new(Start::Waiting(Waiting { inputs, precedence: Precedence::default(), slot: None, spare: None })),
             live: OnceBox::new(),
             driver: Mutex::default(),
             progress: Progress::new(),

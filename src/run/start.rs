@@ -33,9 +33,9 @@ impl RunInner {
     /// Sets the priority of a run that is not queued.
     pub(super) fn set_priority(&self, priority: i8) {
         if let Start::Waiting(waiting) = &mut *lock(&self.start)
-            && !waiting.turn.is_queued()
+            && !waiting.precedence.is_queued()
         {
-            waiting.turn.set_priority(priority);
+            waiting.precedence.set_priority(priority);
         }
     }
 
@@ -44,26 +44,27 @@ impl RunInner {
     pub(super) fn note_inner(&self) {
         if crate::runtime::is_inside_work()
             && let Start::Waiting(waiting) = &mut *lock(&self.start)
+            && !waiting.precedence.is_queued()
         {
-            waiting.turn.set_inner();
+            waiting.precedence.set_inner();
         }
     }
 
     /// Starts the run if it has not started and there is room; otherwise queues it.
     pub(super) fn start(self: &Arc<Self>) -> Poll<()> {
         let mut start = lock(&self.start);
-        let Start::Waiting(Waiting { inputs, turn, slot, .. }) = &mut *start else { return Poll::Ready(()) };
+        let Start::Waiting(Waiting { inputs, precedence, slot, .. }) = &mut *start else { return Poll::Ready(()) };
         if self.observed.is_some() {
             self.note_ready();
         }
         // A run in the queue was checked at its first poll.
         // Items are checked one by one.
-        let is_checked = turn.is_queued() || self.pipelining.is_some();
+        let is_checked = precedence.is_queued() || self.pipelining.is_some();
         let checked = if is_checked { Ok(()) } else { inputs.check(self.plan()) };
         let admitted = match (checked, *slot) {
             (Ok(()), Some(slot)) => Poll::Ready(Ok(slot)),
             (Ok(()), None) if self.is_nested => self.core.admit_nested(&self.lane),
-            (Ok(()), None) => self.core.admit(Flying::new(self), turn, Some(&self.lane)),
+            (Ok(()), None) => self.core.admit(Flying::new(self), precedence, Some(&self.lane)),
             (Err(error), _) => Poll::Ready(Err(error)),
         };
         let Poll::Ready(admitted) = admitted else { return Poll::Pending };
@@ -103,7 +104,7 @@ impl RunInner {
 
     /// Ends a run that waited, and so leaves the queue.
     fn refuse_waiting(&self, waiting: Waiting, error: Error) {
-        self.core.leave_queue(waiting.turn);
+        self.core.leave_queue(waiting.precedence);
         waiting.slot.into_iter().for_each(|slot| self.core.withdraw(slot));
         self.me().refuse(error, None);
         let _ = shielded(|| drop(waiting.inputs));

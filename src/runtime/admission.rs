@@ -9,7 +9,7 @@
 //! ```text
 //!  state of a run   event              next         then
 //!  new              admit, room        in flight
-//!  new              admit, no room     waiting      its lane is queued by turn
+//!  new              admit, no room     waiting      its lane is queued by precedence
 //!  waiting          end of another     called       its lane is rung; the room is kept for it
 //!  called           admit              in flight
 //!  waiting          leave              gone
@@ -18,7 +18,6 @@
 //!  any              close              (unchanged)  clients are shut down; the next admit is an error
 //! ```
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 use std::task::Poll;
@@ -66,37 +65,65 @@ pub(super) struct Clients {
     pub(super) nested: Slab<()>,
     /// The lanes of nested runs that wait for a place.
     pub(super) nested_waiting: Vec<Arc<Lane>>,
-    /// The lanes of runs that wait for room, by turn.
-    pub(super) waiting: BTreeMap<Turn, Arc<Lane>>,
+    /// The lanes of runs that wait for room, by precedence.
+    pub(super) waiting: BTreeMap<Precedence, Arc<Lane>>,
     arrivals: u64,
     /// The runs that have waited and were woken. Each takes its room when it is polled, or passes it on when
     /// it leaves.
-    pub(super) called: BTreeSet<Turn>,
+    pub(super) called: BTreeSet<Precedence>,
 }
 
-/// When a run is admitted: those of a higher priority first, then in the order of arrival.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub(crate) struct Turn {
-    priority: Reverse<i8>,
-    /// Its number among the runs that had to wait, from 1; 0 if it has not waited yet.
-    arrival: u64,
-    /// Whether other work has made the run.
-    is_inner: bool,
+/// When a run is admitted: those of a higher priority first, then in the order of arrival. One word, because
+/// each run at once writes it:
+///
+/// ```text
+/// bits
+/// 56 and up    127 minus the priority
+/// 1 to 55      the run's number among those that had to wait, from 1; 0 if it has not waited
+/// 0            whether other work has made the run
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Precedence(u64);
+
+const PRIORITY: u32 = 56;
+const ARRIVAL: u64 = (1 << PRIORITY) - 2;
+const INNER: u64 = 1;
+
+impl Default for Precedence {
+    #[inline]
+    fn default() -> Self {
+        Self((i8::MAX as u64) << PRIORITY)
+    }
 }
 
-impl Turn {
+impl Precedence {
     #[cfg(feature = "tokio")]
     pub(crate) fn set_inner(&mut self) {
-        self.is_inner = true;
+        self.0 |= INNER;
     }
 
     pub(crate) fn set_priority(&mut self, priority: i8) {
         debug_assert!(!self.is_queued(), "the queue is sorted by it");
-        self.priority = Reverse(priority);
+        let rank = i16::from(i8::MAX) - i16::from(priority);
+        self.0 = self.0 & (ARRIVAL | INNER) | (rank as u64) << PRIORITY;
     }
 
+    fn set_arrival(&mut self, arrival: u64) {
+        self.0 = self.0 & !ARRIVAL | arrival << 1;
+    }
+
+    #[inline]
     pub(crate) fn is_queued(self) -> bool {
-        self.arrival != 0
+        self.0 & ARRIVAL != 0
+    }
+
+    fn is_inner(self) -> bool {
+        self.0 & INNER != 0
+    }
+
+    /// Returns the last place among those of its priority.
+    fn last(self) -> Self {
+        Self(self.0 | ARRIVAL)
     }
 }
 
@@ -119,22 +146,22 @@ impl Core {
     }
 
     /// Admits a run and returns its place among those in flight, or an error if the executor is closed. If
-    /// there is no room, a run with a lane is queued, and gets an arrival in its `turn`, until
+    /// there is no room, a run with a lane is queued, and gets an arrival in its `precedence`, until
     /// [`Core::leave_queue`]. The lane is rung when the run is called.
-    pub(crate) fn admit(&self, run: Flying, turn: &mut Turn, lane: Option<&Arc<Lane>>) -> Poll<Result<u16>> {
+    pub(crate) fn admit(&self, run: Flying, precedence: &mut Precedence, lane: Option<&Arc<Lane>>) -> Poll<Result<u16>> {
         let mut clients = lock(&self.clients);
         if self.is_closed() {
             return Poll::Ready(Err(Kind::ShutDown.into()));
         }
-        if !turn.is_queued() && !turn.is_inner {
+        if !precedence.is_queued() && !precedence.is_inner() {
             self.check_draining()?;
         }
         loop {
-            let is_queued = turn.is_queued();
-            let is_called = is_queued && clients.called.contains(turn);
-            let kept = if is_queued { 0 } else { clients.room_before(*turn) };
+            let is_queued = precedence.is_queued();
+            let is_called = is_queued && clients.called.contains(precedence);
+            let kept = if is_queued { 0 } else { clients.room_before(*precedence) };
             if (is_called || !is_queued) && self.flights.begin(self.max_in_flight, kept) {
-                clients.called.remove(turn);
+                clients.called.remove(precedence);
                 self.expect_client();
                 return Poll::Ready(Ok(clients.runs.insert(Some(run)) as u16));
             }
@@ -142,8 +169,8 @@ impl Core {
             let Some(lane) = lane.filter(|_| !is_queued) else { return Poll::Pending };
             if self.flights.ask_for_room(self.max_in_flight, kept) {
                 clients.arrivals += 1;
-                turn.arrival = clients.arrivals;
-                clients.waiting.insert(*turn, lane.clone());
+                precedence.set_arrival(clients.arrivals);
+                clients.waiting.insert(*precedence, lane.clone());
                 return Poll::Pending;
             }
             // A run at once has ended meanwhile.
@@ -187,9 +214,9 @@ impl Core {
     }
 
     /// Takes a run that will not start out of the queue. The next waiting run gets its room, if it had any.
-    pub(crate) fn leave_queue(&self, turn: Turn) {
+    pub(crate) fn leave_queue(&self, precedence: Precedence) {
         let mut clients = lock(&self.clients);
-        if clients.waiting.remove(&turn).is_some() || clients.called.remove(&turn) {
+        if clients.waiting.remove(&precedence).is_some() || clients.called.remove(&precedence) {
             self.answer(clients);
         }
     }
@@ -303,7 +330,7 @@ impl Core {
             let runs = clients.runs.iter().filter_map(|(_, run)| run.as_ref()).map(|run| unsafe { run.owner() });
             let engines = clients.engines.iter().filter_map(|(_, engine)| engine.upgrade());
             let present: Vec<_> = runs.chain(engines).collect();
-            // Those that were called are about to ask.
+            // Called runs were woken: each is about to ask for its room.
             clients.called.clear();
             (present, std::mem::take(&mut clients.waiting))
         };
@@ -328,17 +355,16 @@ impl Clients {
     /// Returns how much room is not for a run that did not wait: it is kept for those that were called, and
     /// for those that wait, if one of them comes first. Room that waiting runs leave is transient: the run
     /// that made it is about to call one of them.
-    fn room_before(&self, turn: Turn) -> usize {
-        let new = Turn { arrival: u64::MAX, ..turn };
-        let is_behind = self.waiting.first_key_value().is_some_and(|(first, _)| *first < new);
+    fn room_before(&self, precedence: Precedence) -> usize {
+        let is_behind = self.waiting.first_key_value().is_some_and(|(first, _)| *first < precedence.last());
         self.called.len() + if is_behind { self.waiting.len() } else { 0 }
     }
 
     /// Gives room to one more waiting run, and returns its lane. The run keeps it until it is admitted or
     /// leaves.
     fn call_next(&mut self) -> Option<Arc<Lane>> {
-        let (turn, lane) = self.waiting.pop_first()?;
-        self.called.insert(turn);
+        let (precedence, lane) = self.waiting.pop_first()?;
+        self.called.insert(precedence);
         Some(lane)
     }
 }

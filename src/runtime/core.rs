@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use super::admission::{Clients, Flying, Turn};
+use super::admission::{Clients, Flying, Precedence};
 use super::flights::Flights;
 use super::inside::{is_inside, is_inside_any_body, is_inside_body, is_outside};
 use super::share::may_work;
-use super::{Choices, Count, Devices, Lane, Limbo, Observers};
+use super::{Choices, Devices, FlowCount, Lane, Limbo, Observers};
 use crate::device::host::{Barrier, Origin, Pool, is_at_a_step};
 use crate::error::{Kind, Result};
 use crate::sync::Mutex;
@@ -36,9 +36,9 @@ pub(crate) struct Core {
     /// Rung when no run is in flight.
     pub(crate) idle: Lane,
     /// The flows whose last poll was pending.
-    pub(crate) flows_suspended: Count,
+    pub(crate) flows_suspended: FlowCount,
     /// The flows that have begun and are not over.
-    pub(super) flows: Count,
+    pub(super) flows: FlowCount,
 }
 
 /// The bounds of an executor.
@@ -102,8 +102,8 @@ impl Core {
             origin,
             exits,
             idle: Lane::new(),
-            flows_suspended: Count::new(),
-            flows: Count::new(),
+            flows_suspended: FlowCount::new(),
+            flows: FlowCount::new(),
         }
     }
 
@@ -158,7 +158,7 @@ impl Core {
     /// Admits a run at once, or not at all.
     pub(crate) fn try_admit(&self, run: Flying) -> Result<u16> {
         self.check_process()?;
-        match self.admit(run, &mut Turn::default(), None) {
+        match self.admit(run, &mut Precedence::default(), None) {
             Poll::Ready(admitted) => admitted,
             Poll::Pending => Err(Kind::Busy { max: self.max_in_flight }.into()),
         }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::admission::Flying;
-use super::count::Counted;
+use super::flow_count::CountedFlow;
 use super::inside::{is_in_poll_of, is_inside, is_inside_work};
 use super::{Client, Core, IdleWait, Idles};
 use crate::error::{Kind, Result, shielded};
@@ -46,7 +46,7 @@ impl Core {
         is_inside(self.address()) || is_in_poll_of(self.address())
     }
 
-    /// Admits no other work from now on, and tells the runs in flight.
+    /// Admits no other work from now on, and notifies the runs in flight.
     pub(crate) fn drain(&self) {
         let present: Vec<Arc<dyn Client>> = {
             let clients = lock(&self.clients);
@@ -63,7 +63,7 @@ impl Core {
     }
 
     /// Counts a flow, until its end.
-    pub(crate) fn begin_flow(&self, flow: &mut Counted, is_inner: bool) -> Result<()> {
+    pub(crate) fn begin_flow(&self, flow: &mut CountedFlow, is_inner: bool) -> Result<()> {
         flow.begin(&self.flows);
         // ORDERING: pairs with the fence in `quiet`. Of "count the flow, look for a drain" and "drain, look
         // for flows" one side sees the other.
@@ -79,7 +79,7 @@ impl Core {
         checked
     }
 
-    pub(crate) fn end_flow(&self, flow: &mut Counted) {
+    pub(crate) fn end_flow(&self, flow: &mut CountedFlow) {
         if flow.end(&self.flows) {
             self.idle.ring();
         }

@@ -369,3 +369,27 @@ fn requests(exec: &Executor, begun: &Arc<AtomicUsize>, ended: &Arc<AtomicUsize>)
     assert!(flow.is_ok() || flow.as_ref().is_err_and(anabranch::Error::is_shut_down), "{flow:?}");
     assert!(run.is_ok() || run.as_ref().is_err_and(anabranch::Error::is_shut_down), "{run:?}");
 }
+
+#[tokio::test]
+async fn a_run_that_waits_for_room_and_is_spawned_then_leaves_the_queue() {
+    // Seen to fail (a run stayed in the queue) with a mark of a run that is queued already.
+    let exec = Executor::builder().workers(1).max_in_flight(1).build().unwrap();
+    let plan = waiting();
+    let ((sender, first), (_, second)) = (letter(), letter());
+    let mut first = exec.run(&plan, first);
+    assert!(poll_once(&mut first).is_pending());
+    let (inside, plan) = (exec.clone(), &plan);
+    let flow = exec.flow(async move |_: &Flow| {
+        let mut second = inside.run(plan, second);
+        assert!(poll_once(&mut second).is_pending());
+        second.spawn().abort();
+        Ok(())
+    });
+    flow.await.unwrap();
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(exec.stats().runs_waiting, 0);
+    sender.send(1).unwrap();
+    first.await.unwrap();
+}
