@@ -1,11 +1,13 @@
 //! One value read by many nodes, and many values read by one node: nothing is copied on either side.
 //!
 //! ```sh
-//! cargo run --example fan_out
+//! cargo run --example fan_out                 # or -- FILE.svg, for a picture of the run
 //! ```
 
+use std::sync::Arc;
+
 use anabranch::graph::Each;
-use anabranch::{Executor, Graph, Result, Value, inputs};
+use anabranch::{BoxError, Executor, Graph, Timeline, Value, inputs};
 
 /// A text that could not be copied if one wanted to: it has no `Clone`.
 struct Book(String);
@@ -16,7 +18,7 @@ type Counts = [usize; 26];
 const CHAPTERS: usize = 8;
 
 #[tokio::main]
-async fn main() -> Result<()> {
+async fn main() -> Result<(), BoxError> {
     let mut g = Graph::new();
     let book = g.input::<Book>("book");
 
@@ -34,13 +36,18 @@ async fn main() -> Result<()> {
     let plan = g.compile()?;
     let book = Book("It was the best of times, it was the worst of times. ".repeat(CHAPTERS * 10_000));
     println!("counting the letters of a book of {} kB in {CHAPTERS} nodes", book.0.len() / 1000);
-    let mut outputs = Executor::host()?.run(&plan, inputs! { "book" => book }).await?;
+    let timeline = Arc::new(Timeline::new(100));
+    let exec = Executor::builder().observer(timeline.clone()).build()?;
+    let mut outputs = exec.run(&plan, inputs! { "book" => book }).await?;
 
     let counts = outputs.take::<Counts>("letters")?;
     let mut letters: Vec<(char, usize)> = ('a'..='z').zip(*counts).collect();
     letters.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     for (letter, count) in &letters[..5] {
         println!("{letter} {count:>8} {}", "#".repeat(count / 40_000));
+    }
+    if let Some(file) = std::env::args().nth(1) {
+        std::fs::write(&file, timeline.to_svg()).map_err(|error| format!("cannot write {file}: {error}"))?;
     }
     Ok(())
 }

@@ -26,7 +26,8 @@ type Sample = Vec<f32>;
 
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
-    let (seed, started) = (std::env::args().nth(1).map_or(Ok(7), |seed| seed.parse())?, Instant::now());
+    let (seed, started) = (std::env::args().nth(1).unwrap_or("7".into()), Instant::now());
+    let seed = seed.parse().map_err(|_| format!("the seed must be a whole number from 0 on, not '{seed}'"))?;
     let losses = train(&Executor::host()?, seed).await?;
     for (epoch, losses) in losses.chunks(losses.len() / EPOCHS).enumerate() {
         println!("epoch {epoch}: loss {:.4}", losses.iter().sum::<f32>() / losses.len() as f32);
@@ -37,11 +38,10 @@ async fn main() -> Result<(), BoxError> {
 
 /// Returns the loss of each step.
 pub(crate) async fn train(exec: &Executor, seed: u64) -> Result<Vec<f32>, BoxError> {
-    let (samples, steps) = (samples()?, steps()?);
     // Results wait for the consumer: the pipeline runs ahead by its items in flight, and no further.
-    let samples = exec.pipe(&samples, stream::iter(places(seed)?));
+    let samples = exec.pipe(&samples()?, stream::iter(places(seed)?));
     let batches = samples.try_chunks(BATCH).map_err(|failed| failed.1);
-    Ok(exec.try_pipe(&steps, batches).try_collect().await?)
+    Ok(exec.try_pipe(&steps()?, batches).try_collect().await?)
 }
 
 /// Returns all epochs, each in an order of its own, without samples that fill no batch.

@@ -2,7 +2,7 @@
 //! who do not; each request has a deadline, and at the end none is lost.
 //!
 //! ```sh
-//! cargo run --release --example image_service                       # asks itself; or -- FOLDER, for the pictures
+//! cargo run --release --example image_service               # asks itself; or -- FOLDER, for the picture
 //! cargo run --release --example image_service -- FOLDER 127.0.0.1:8080
 //! curl --data-binary @cat.jpg 127.0.0.1:8080/thumbnails/64 > cat.png
 //! ```
@@ -71,6 +71,7 @@ fn status(error: &Error) -> StatusCode {
 async fn main() -> Result<(), BoxError> {
     let mut args = std::env::args().skip(1);
     let folder = args.next().map_or_else(|| std::env::temp_dir().join("image_service"), PathBuf::from);
+    std::fs::create_dir_all(&folder).map_err(|error| format!("cannot write into {}: {error}", folder.display()))?;
     let timeline = Arc::new(Timeline::new(100_000));
     let exec = Executor::builder().max_in_flight(4).observer(timeline.clone()).build()?;
     let service = exec.service(&thumbnail()?).timeout(Duration::from_secs(30));
@@ -80,13 +81,13 @@ async fn main() -> Result<(), BoxError> {
     match args.next() {
         Some(address) => {
             let asked_to_end = async { _ = tokio::signal::ctrl_c().await };
-            axum::serve(TcpListener::bind(address).await?, app).with_graceful_shutdown(asked_to_end).await?;
+            let listener = TcpListener::bind(&address).await.map_err(|error| format!("cannot listen on {address}: {error}"))?;
+            axum::serve(listener, app).with_graceful_shutdown(asked_to_end).await?;
         }
         None => ask_all(&app).await?,
     }
     exec.drain().await?;
 
-    std::fs::create_dir_all(&folder)?;
     std::fs::write(folder.join("timeline.svg"), timeline.to_svg())?;
     println!("{} shows all requests", folder.join("timeline.svg").display());
     Ok(())

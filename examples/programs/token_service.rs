@@ -2,8 +2,7 @@
 //! soon as it is drawn. A client that goes away ends its flow, and so does a deadline.
 //!
 //! ```sh
-//! cargo run --example token_service                       # asks itself
-//! cargo run --example token_service -- 127.0.0.1:8080
+//! cargo run --example token_service           # asks itself; or -- 127.0.0.1:8080, and then
 //! curl -N 127.0.0.1:8080/complete/the/30/4
 //! ```
 
@@ -98,7 +97,8 @@ async fn main() -> Result<(), BoxError> {
     match std::env::args().nth(1) {
         Some(address) => {
             let asked_to_end = async { _ = tokio::signal::ctrl_c().await };
-            axum::serve(TcpListener::bind(address).await?, app).with_graceful_shutdown(asked_to_end).await?;
+            let listener = TcpListener::bind(&address).await.map_err(|error| format!("cannot listen on {address}: {error}"))?;
+            axum::serve(listener, app).with_graceful_shutdown(asked_to_end).await?;
         }
         None => {
             let told = try_join_all(["the", "river", "sea", "mole"].map(|prompt| ask(&app, prompt))).await?;

@@ -9,7 +9,6 @@
 // share. Never here: how work runs (`runtime`, `run`, `engine`, `flow`).
 
 mod builder;
-mod end;
 mod executor;
 mod explore;
 mod flows;
@@ -17,17 +16,18 @@ mod flows;
 mod metrics;
 #[cfg(feature = "tower")]
 mod service;
+mod shutdown;
 #[cfg(feature = "tracing")]
 mod tracing;
 
 pub use crate::runtime::{Ended, Idle, Launched, Observer, Origin, RunId, Stats, Timeline, Work, WorkKind, WorkSpan, WorkThread};
 pub use builder::ExecutorBuilder;
-pub use end::{Drain, Shutdown};
 pub use executor::Executor;
 pub use explore::explore;
 #[cfg(feature = "metrics")]
 pub use metrics::Metrics;
 #[cfg(feature = "tower")]
 pub use service::Service;
+pub use shutdown::{Drain, Shutdown};
 #[cfg(feature = "tracing")]
 pub use tracing::Tracing;

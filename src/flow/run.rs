@@ -231,8 +231,7 @@ impl<T, F: Future<Output = Result<T>>> Future for FlowRun<F> {
                             shared.scope.cancel();
                             Poll::Ready(Err(error))
                         }
-                        Ok(true) => end_late(shared),
-                        Ok(false) => poll_code(shared, code, this.key, cx),
+                        Ok(is_late) => poll_code(shared, code, is_late, this.key, cx),
                     })
                 }
                 Err(refused) => Poll::Ready(Err(refused)),
@@ -256,24 +255,19 @@ impl<T, F: Future<Output = Result<T>>> Future for FlowRun<F> {
     }
 }
 
-/// Ends a flow at its deadline, unless it has ended otherwise.
-fn end_late<T>(shared: &FlowShared) -> Poll<Result<T>> {
-    let error = shared.scope.failure().unwrap_or_else(|| Kind::PastDeadline.into());
-    shared.scope.cancel();
-    Poll::Ready(Err(error))
-}
-
-/// Polls a flow's code, unless the flow is cancelled.
+/// Polls a flow's code, unless the flow is cancelled or late.
 fn poll_code<T>(
     shared: &FlowShared,
     code: Pin<&mut impl Future<Output = Result<T>>>,
+    is_late: bool,
     key: &mut WaiterKey,
     cx: &mut Context<'_>,
 ) -> Poll<Result<T>> {
     // Registered first, so that a cancel after the check below rings.
     shared.scope.stopped.register(key, cx);
     let cancelled = || shared.scope.is_cancelled().then(|| Kind::Cancelled.into());
-    if let Some(error) = shared.scope.failure().or_else(cancelled) {
+    let late = || is_late.then(|| Kind::PastDeadline.into());
+    if let Some(error) = shared.scope.failure().or_else(cancelled).or_else(late) {
         shared.scope.cancel();
         return Poll::Ready(Err(error));
     }

@@ -3,9 +3,11 @@
 //!
 //! ```text
 //!  begins             while draining
-//!  a run              if it waited before, or a flow, a node or an operation makes it; otherwise an error
-//!  a flow             if a flow, a node or an operation makes it; otherwise an error
-//!  an item            never: the source of a pipeline counts as ended
+//!  a run              if it waited before, or a flow, a node or an operation polls or spawns it first;
+//!                     otherwise its end is an error
+//!  a flow             if a flow, a node or an operation polls it first; otherwise its end is an error
+//!  an item            if a flow, a node or an operation polled its pipeline first; otherwise the last result
+//!                     of the pipeline is an error
 //!  an operation       always
 //! ```
 

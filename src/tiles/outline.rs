@@ -25,7 +25,8 @@ pub const VOLUME_MAX: u64 = 1 << 40;
 /// let mut outline = Outline::new();
 /// let (a, b) = (outline.store("a", [64], 8), outline.store("b", [64], 8));
 /// outline.op(Operation::new("fill", [8]).write(a, Part::tiles([8])));
-/// outline.op(Operation::new("blur", [8]).read(a, Part::tiles([8]).halo([1], [1])).write(b, Part::tiles([8])));
+/// let halo = Part::tiles([8]).halo([1], [1]);
+/// outline.op(Operation::new("blur", [8]).read(a, halo).write(b, Part::tiles([8])));
 /// let streamed = outline.stream(Rule::Exact)?;
 /// assert_eq!((streamed.groups().len(), streamed.groups()[0].skews()), (1, &[0, 1][..]));
 /// # Ok::<(), anabranch::Error>(())

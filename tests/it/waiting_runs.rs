@@ -1,7 +1,7 @@
 //! Runs that wait for room in flight: one after the other, whatever becomes of those before.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use anabranch::{Executor, Graph, Inputs, Plan, inputs};
 use futures::channel::oneshot;
@@ -44,11 +44,14 @@ fn runs_go_one_after_the_other() {
     }
 }
 
-/// A plan whose run waits for what is sent to it.
-fn waiting() -> Plan {
+/// What a run waits for.
+pub(crate) type Receiver = Mutex<Option<oneshot::Receiver<u32>>>;
+
+/// Returns a plan whose run waits for a word that is sent to it, and returns it.
+pub(crate) fn waiting() -> Plan {
     let mut g = Graph::new();
-    let receiver = g.input::<std::sync::Mutex<Option<oneshot::Receiver<u32>>>>("receiver");
-    let word = g.future("wait", &receiver, |receiver: Arc<std::sync::Mutex<Option<oneshot::Receiver<u32>>>>| {
+    let receiver = g.input::<Receiver>("receiver");
+    let word = g.future("wait", &receiver, |receiver: Arc<Receiver>| {
         let receiver = receiver.lock().unwrap().take().unwrap();
         async move { Ok(receiver.await?) }
     });
@@ -56,9 +59,9 @@ fn waiting() -> Plan {
     plan(&g)
 }
 
-fn letter() -> (oneshot::Sender<u32>, Inputs) {
+pub(crate) fn letter() -> (oneshot::Sender<u32>, Inputs) {
     let (sender, receiver) = oneshot::channel();
-    (sender, inputs! { "receiver" => std::sync::Mutex::new(Some(receiver)) })
+    (sender, inputs! { "receiver" => Mutex::new(Some(receiver)) })
 }
 
 #[test]

@@ -9,8 +9,8 @@ use clap::Parser;
 
 use crate::device::Device;
 
-/// The repository of this example, wherever it is started from.
-const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+/// The folder of this program's package, wherever it is started from.
+const PACKAGE: &str = env!("CARGO_MANIFEST_DIR");
 
 const EXAMPLES: &str = "\
 Examples:
@@ -58,12 +58,12 @@ pub(crate) struct Args {
 impl Args {
     /// Returns the folder to read.
     pub(crate) fn dir(&self) -> PathBuf {
-        self.dir.clone().unwrap_or_else(|| Path::new(REPOSITORY).join("examples/programs/thumbnails/photos"))
+        self.dir.clone().unwrap_or_else(|| Path::new(PACKAGE).join("thumbnails/photos"))
     }
 
     /// Returns the folder to write: where `cargo clean` removes it, if none was given.
     pub(crate) fn out(&self) -> PathBuf {
-        self.out.clone().unwrap_or_else(|| Path::new(REPOSITORY).join("target/thumbnails-out"))
+        self.out.clone().unwrap_or_else(|| Path::new(PACKAGE).join("../../target/thumbnails-out"))
     }
 
     /// Returns how many pictures may be in flight, at least 1.

@@ -17,7 +17,8 @@ impl Executor {
     /// executor's nodes the call has no effect: there the first poll outside of them shuts it down.
     ///
     /// No further run begins. Runs in flight are cancelled: they end with an error for which
-    /// [`Error::is_shut_down`] is true. To let them finish first, await [`Executor::idle`].
+    /// [`Error::is_shut_down`] is true. [`Executor::drain`] lets them finish
+    /// first.
     ///
     /// # Errors
     /// If it is awaited inside of one of this executor's nodes.
