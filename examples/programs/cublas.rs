@@ -10,7 +10,7 @@ use std::sync::Mutex;
 
 use anabranch::device::{In, Kernel, Launch, Out};
 use anabranch::{BoxError, Buffer, DeviceStream, Executor, Graph, HostBuffer, Result, inputs};
-use cudarc::cublas::{CudaBlas, result, sys};
+use cudarc::cublas::{CudaBlas, Gemm, GemmConfig, sys};
 use futures::executor::block_on;
 
 const N: usize = 64;
@@ -31,8 +31,7 @@ fn multiply_on_host(a: &[f32], b: &[f32], c: &mut [f32], n: usize) {
     }
 }
 
-/// Enqueues `c = a · b` on the node's stream. Says what it reads and writes, so that the memory is kept until
-/// it is done.
+/// Enqueues `c = a · b` on the node's stream. The views keep the memory until the work is done.
 fn multiply_by_cublas(
     s: &mut DeviceStream,
     blas: &mut Option<CudaBlas>,
@@ -40,19 +39,18 @@ fn multiply_by_cublas(
     b: &Buffer<f32>,
     c: &mut Buffer<f32>,
 ) -> Result<(), BoxError> {
-    let mut raw = s.raw().ok_or("cuBLAS runs on CUDA devices only")?;
-    let (a, b, c) = (raw.read(a)?, raw.read(b)?, raw.write(c)?);
-    let stream = raw.stream().clone();
+    let raw = s.raw().ok_or("cuBLAS runs on CUDA devices only")?;
     let blas = match blas {
         Some(blas) => blas,
-        None => blas.insert(CudaBlas::new(stream.clone())?),
+        None => blas.insert(CudaBlas::new(raw.stream().clone())?),
     };
-    let (n, op, [one, zero]) = (N as c_int, sys::cublasOperation_t::CUBLAS_OP_N, [1.0_f32, 0.0]);
-    // SAFETY: the graph orders the work on the stream behind all that wrote `a` and `b`.
-    unsafe { blas.set_stream(stream)? };
-    let (a, b, c) = (a as *const f32, b as *const f32, c as *mut f32);
+    // SAFETY: the graph orders the work on this stream behind all that wrote `a` and `b`.
+    unsafe { blas.set_stream(raw.stream().clone())? };
+    let (n, op) = (N as c_int, sys::cublasOperation_t::CUBLAS_OP_N);
+    let (alpha, beta) = (1.0, 0.0);
+    let config = GemmConfig { transa: op, transb: op, m: n, n, k: n, alpha, lda: n, ldb: n, beta, ldc: n };
     // SAFETY: three matrices of n × n, row by row: cuBLAS sees them transposed, and so multiplies b · a.
-    unsafe { result::sgemm(*blas.handle(), op, op, n, n, n, &one, b, n, a, n, &zero, c, n)? };
+    unsafe { blas.gemm(config, &raw.view(b)?, &raw.view(a)?, &mut raw.view_mut(c)?)? };
     Ok(())
 }
 

@@ -28,8 +28,15 @@ pub(super) struct Context {
     handle: CUcontext,
     /// The fault that lost the device.
     lost: OnceLock<Fault>,
-    /// cudarc's object for the context, once a library has requested one. It is a second retain.
-    lent: Mutex<Option<Arc<CudaContext>>>,
+    /// cudarc's objects, once a library has requested a stream.
+    lent: Mutex<Option<Lent>>,
+}
+
+struct Lent {
+    /// A second retain.
+    context: Arc<CudaContext>,
+    /// cudarc orders the uses of its slices by events while it has a stream of its own. This one has no work.
+    own: Arc<CudaStream>,
 }
 
 // SAFETY: any thread may use the driver's handles.
@@ -117,32 +124,36 @@ impl Context {
     /// # Panics
     /// If the driver refuses cudarc the context.
     fn lend(&self) -> Arc<CudaContext> {
-        let mut lent = lock(&self.lent);
-        let context = lent.get_or_insert_with(|| {
-            let context = CudaContext::new(self.ordinal as usize).expect("the driver gives cudarc the context that is retained");
-            // SAFETY: the plan orders all uses of a buffer; streams share no slice of cudarc's.
-            unsafe { context.disable_event_tracking() };
-            context
-        });
-        context.clone()
+        lock(&self.lent).get_or_insert_with(|| self.lent_objects()).context.clone()
     }
 
-    /// Takes back the lent object. Returns false if a library still holds it.
+    fn lent_objects(&self) -> Lent {
+        let context = CudaContext::new(self.ordinal as usize).expect("the driver gives cudarc the context that is retained");
+        // Without this, the next call would wait for all work of the context.
+        // SAFETY: the context is new, so it has no slices.
+        unsafe { context.disable_event_tracking() };
+        let own = context.new_stream().expect("the driver makes a stream");
+        // SAFETY: the context has no slices yet.
+        unsafe { context.enable_event_tracking() };
+        Lent { context, own }
+    }
+
+    /// Takes back the lent objects. Returns false if a library still holds one.
     pub(super) fn regain(&self) -> bool {
         let mut lent = lock(&self.lent);
-        let Some(context) = lent.take() else { return true };
-        match Arc::try_unwrap(context) {
-            Ok(context) => {
-                // Dropping it would cast the driver's code to an enum.
-                std::mem::forget(context);
-                self.release();
-                true
-            }
-            Err(context) => {
-                *lent = Some(context);
-                false
-            }
-        }
+        // Our own stream has a clone of the context.
+        let is_over = |lent: &mut Lent| Arc::get_mut(&mut lent.own).is_some() && Arc::strong_count(&lent.context) == 2;
+        let Some(objects) = lent.take_if(is_over) else { return lent.is_none() };
+        let own = Arc::into_inner(objects.own).expect("only this thread has it");
+        // SAFETY: no code uses the stream any more.
+        let _ = unsafe { (self.driver.stream_destroy)(own.cu_stream()) };
+        // SAFETY: `own` is forgotten below, so this becomes the only owner of its clone.
+        drop(unsafe { std::ptr::read(own.context()) });
+        // Dropping them would cast the driver's codes to an enum.
+        std::mem::forget(own);
+        std::mem::forget(Arc::into_inner(objects.context));
+        self.release();
+        true
     }
 
     fn release(&self) {

@@ -105,6 +105,7 @@ impl QueueDevice for Gpu {
 
     fn submit(&self, mut stream: DeviceStream, job: &mut Job<'_>) -> Result<Submitted> {
         let recording = recording(&mut stream);
+        recording.loans.clear();
         let submitted = self.submit_all(recording, job);
         recording.clear();
         lock(&self.recordings).push(stream);

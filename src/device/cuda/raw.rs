@@ -1,22 +1,26 @@
 //! The CUDA stream behind a kernel's stream, for cuBLAS and other libraries that enqueue work on one.
 
+use std::cell::{OnceCell, RefCell};
 use std::fmt;
+use std::ptr::NonNull;
 use std::sync::Arc;
 
-use cudarc::driver::CudaStream;
+use cudarc::driver::{CudaSlice, CudaStream, CudaView, CudaViewMut, DevicePtrMut};
 
 use super::recording::Recording;
 use crate::device::{BufferSlice, DeviceStream, Element};
-use crate::error::{How, Result};
+use crate::error::{Error, How, Result};
 
 /// The CUDA stream of a kernel node, as libraries take it; made by [`DeviceStream::raw`].
 ///
 /// Work that is enqueued on it belongs to the node: all readers of the node wait for it. Declare each buffer
 /// as read or written before work that uses it is enqueued: that keeps its memory until the work is done.
-/// Only this stream is ordered with the rest of the graph; work on other streams is not.
+/// [`view`](RawStream::view) and [`view_mut`](RawStream::view_mut) declare it, and return cudarc's own types,
+/// for its safe functions. [`read`](RawStream::read) and [`write`](RawStream::write) return addresses, for
+/// unsafe ones. Only work on this stream, and work on views, is ordered with the rest of the graph.
 pub struct RawStream<'a> {
-    recording: &'a mut Recording,
-    stream: Option<Arc<CudaStream>>,
+    recording: RefCell<&'a mut Recording>,
+    stream: OnceCell<Arc<CudaStream>>,
 }
 
 impl DeviceStream {
@@ -27,14 +31,12 @@ impl DeviceStream {
     /// ```no_run
     /// use anabranch::{Buffer, DeviceStream, Graph};
     ///
-    /// # fn sgemm(stream: &std::sync::Arc<cudarc::driver::CudaStream>, x: u64, y: u64) {}
     /// let mut g = Graph::new();
     /// let x = g.try_kernel("x", (), |s: &mut DeviceStream| Ok(s.upload(&[0.0_f32; 64])?));
-    /// let y = g.try_kernel("square", &x, |s: &mut DeviceStream, x: &Buffer<f32>| {
+    /// let y = g.try_kernel("copy", &x, |s: &mut DeviceStream, x: &Buffer<f32>| {
     ///     let mut y = s.alloc::<f32>(x.len())?;
-    ///     let mut raw = s.raw().ok_or("square runs on CUDA devices only")?;
-    ///     let (x, y_address) = (raw.read(x)?, raw.write(&mut y)?);
-    ///     sgemm(raw.stream(), x, y_address);
+    ///     let raw = s.raw().ok_or("copy runs on CUDA devices only")?;
+    ///     raw.stream().memcpy_dtod(&raw.view(x)?, &mut raw.view_mut(&mut y)?)?;
     ///     Ok(y)
     /// });
     /// # g.output("y", &y);
@@ -44,7 +46,7 @@ impl DeviceStream {
             return None;
         }
         let recording = self.queue_mut().as_any_mut().downcast_mut()?;
-        Some(RawStream { recording, stream: None })
+        Some(RawStream { recording: RefCell::new(recording), stream: OnceCell::new() })
     }
 }
 
@@ -56,34 +58,100 @@ impl RawStream<'_> {
     ///
     /// # Panics
     /// If the driver refuses cudarc the context at the first call for this stream. Then the node fails.
-    pub fn stream(&mut self) -> &Arc<CudaStream> {
-        self.recording.flush();
-        self.stream.get_or_insert_with(|| self.recording.stream().lend())
+    pub fn stream(&self) -> &Arc<CudaStream> {
+        self.recording.borrow_mut().flush();
+        self.stream.get_or_init(|| self.recording.borrow().stream().lend())
     }
 
     /// Records that the node reads a buffer, and returns its address on the device.
     ///
     /// # Errors
     /// If the buffer is of another device.
-    pub fn read<T: Element>(&mut self, buffer: &BufferSlice<T>) -> Result<u64> {
-        let memory = buffer.read_by(false).on_device().ok_or_else(|| self.recording.foreign(buffer.device_name()))?;
-        self.recording.used(memory, How::Reads)
+    pub fn read<T: Element>(&self, buffer: &BufferSlice<T>) -> Result<u64> {
+        let memory = buffer.read_by(false).on_device().ok_or_else(|| self.foreign(buffer))?;
+        self.recording.borrow_mut().used(memory, How::Reads)
     }
 
     /// Records that the node writes a buffer, and returns its address on the device.
     ///
     /// # Errors
     /// As [`RawStream::read`].
-    pub fn write<T: Element>(&mut self, buffer: &mut BufferSlice<T>) -> Result<u64> {
-        let Some(memory) = buffer.written_by(false).on_device() else {
-            return Err(self.recording.foreign(buffer.device_name()));
-        };
-        self.recording.used(memory, How::Writes)
+    pub fn write<T: Element>(&self, buffer: &mut BufferSlice<T>) -> Result<u64> {
+        let Some(memory) = buffer.written_by(false).on_device() else { return Err(self.foreign(buffer)) };
+        self.recording.borrow_mut().used(memory, How::Writes)
+    }
+
+    /// Records that the node reads a buffer, and returns cudarc's view of it. The view has cudarc's events:
+    /// other streams of this context may use it too, and the rest of the graph waits for them.
+    ///
+    /// A view costs about ten calls of the driver, and [`RawStream::read`] none.
+    ///
+    /// # Errors
+    /// If the buffer is of another device.
+    ///
+    /// # Panics
+    /// As [`RawStream::stream`]; or if the driver makes no event. Then the node fails.
+    pub fn view<'r, T: Element>(&'r self, buffer: &'r BufferSlice<T>) -> Result<CudaView<'r, T>> {
+        let slice = self.lend(self.read(buffer)?, buffer.len());
+        // SAFETY: `slice` points to a slice that lives until this borrow of `self` is over. Only this view
+        // refers to it.
+        Ok(unsafe { slice.as_ref() }.as_view())
+    }
+
+    /// Records that the node writes a buffer, and returns cudarc's view of it, as [`RawStream::view`] does.
+    ///
+    /// # Errors
+    /// As [`RawStream::view`].
+    ///
+    /// # Panics
+    /// As [`RawStream::view`].
+    pub fn view_mut<'r, T: Element>(&'r self, buffer: &'r mut BufferSlice<T>) -> Result<CudaViewMut<'r, T>> {
+        let mut slice = self.lend(self.write(buffer)?, buffer.len());
+        // SAFETY: `slice` points to a slice that lives until this borrow of `self` is over. Only this view
+        // refers to it.
+        Ok(unsafe { slice.as_mut() }.as_view_mut())
+    }
+
+    /// Makes cudarc's slice of some memory, which the recording keeps until the borrow of `self` is over.
+    fn lend<T: Element>(&self, address: u64, len: usize) -> NonNull<CudaSlice<T>> {
+        // SAFETY: the memory has `len` elements, and any bytes are valid elements.
+        let mut slice = unsafe { self.stream().upgrade_device_ptr(address, len) };
+        // Records an event behind all earlier work of this stream: other streams wait for it first.
+        drop(slice.device_ptr_mut(self.stream()).1);
+        let slice = NonNull::from(Box::leak(Box::new(slice)));
+        self.recording.borrow_mut().loans.push(Box::new(Loan(slice)));
+        slice
+    }
+
+    fn foreign<T: Element>(&self, buffer: &BufferSlice<T>) -> Error {
+        self.recording.borrow().foreign(buffer.device_name())
+    }
+}
+
+impl Drop for RawStream<'_> {
+    /// If this is skipped, the recording ends the loans before its next part.
+    fn drop(&mut self) {
+        self.recording.get_mut().loans.clear();
     }
 }
 
 impl fmt::Debug for RawStream<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RawStream").finish_non_exhaustive()
+    }
+}
+
+/// A slice of cudarc's over memory of ours. At its end, its stream waits for the uses on other streams.
+struct Loan<T>(NonNull<CudaSlice<T>>);
+
+// SAFETY: the loan owns the slice, which is Send.
+unsafe impl<T> Send for Loan<T> {}
+
+impl<T> Drop for Loan<T> {
+    fn drop(&mut self) {
+        // SAFETY: `lend` leaked a box, which the loan owns; the views of it are gone.
+        let slice = unsafe { Box::from_raw(self.0.as_ptr()) };
+        // Dropping the slice would free the memory.
+        slice.leak();
     }
 }

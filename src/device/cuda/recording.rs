@@ -42,6 +42,8 @@ pub(super) struct Recording {
     pub(super) refused: Option<(u32, Error)>,
     /// Whether a library had the stream, and so may have changed the thread's context.
     pub(super) is_lent: bool,
+    /// Slices that a library got, until its node ends.
+    pub(super) loans: Vec<Box<dyn Send>>,
     /// The uses of memory, for the sanitizer.
     pub(super) checks: Option<Box<Checks>>,
 }
@@ -83,6 +85,7 @@ impl Recording {
             flushed: None,
             refused: None,
             is_lent: false,
+            loans: Vec::new(),
             checks,
         }
     }
@@ -139,6 +142,7 @@ impl Recording {
         self.held.clear();
         self.visited.clear();
         self.landings.clear();
+        self.loans.clear();
         self.staged.drain(..).for_each(|block| self.device.keep(Dropped::host(block, &[])));
         (self.flushed, self.refused, self.is_lent) = (None, None, false);
     }
@@ -243,6 +247,7 @@ impl Queue for Recording {
     }
 
     fn begin_part(&mut self, part: Part<'_>) {
+        self.loans.clear();
         let (ops, waits) = (self.ops.len() as u32, self.part_waits.len() as u32);
         self.part_waits.extend(part.waits);
         self.parts.push(Noted { stream: part.stream, is_awaited: part.is_awaited, ops, waits });

@@ -128,7 +128,7 @@ fn a_library_enqueues_on_the_stream_of_its_node() {
     let up = g.try_kernel("up", (), |s: &mut DeviceStream| Ok(s.upload(&[1.0_f32; 16])?));
     let bytes = g.try_kernel("library", &up, |s: &mut DeviceStream, x: &Buffer<f32>| {
         let mut y = s.alloc::<u8>(x.len())?;
-        let mut raw = s.raw().ok_or("a CUDA device is needed")?;
+        let raw = s.raw().ok_or("a CUDA device is needed")?;
         let (_, address) = (raw.read(x)?, raw.write(&mut y)?);
         // SAFETY: the buffer has as many bytes.
         unsafe { cudarc::driver::result::memset_d8_async(address, 7, y.len(), raw.stream().cu_stream())? };

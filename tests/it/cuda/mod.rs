@@ -23,6 +23,7 @@ mod thumbnails;
 mod vars;
 mod vars_faults;
 mod vars_streams;
+mod views;
 
 use std::sync::LazyLock;
 

@@ -51,7 +51,7 @@ fn the_accesses_that_a_library_declares_are_checked() {
         let library = g.try_kernel("library", (), move |s: &mut DeviceStream| {
             let mut hidden = hidden.lock().unwrap();
             let y = hidden.as_mut().ok_or("it is made")?;
-            let (len, mut raw) = (y.len(), s.raw().ok_or("a CUDA device is needed")?);
+            let (len, raw) = (y.len(), s.raw().ok_or("a CUDA device is needed")?);
             let address = raw.write(y)?;
             // SAFETY: the buffer has as many bytes.
             unsafe { cudarc::driver::result::memset_d8_async(address, 7, len, raw.stream().cu_stream())? };
