@@ -19,6 +19,7 @@ mod hand_over;
 mod harness;
 mod inspection;
 mod lane;
+mod lend;
 mod limbo;
 mod pipe;
 mod polls;

@@ -53,6 +53,19 @@ impl<T: Element> Buffer<T> {
         Some(Self(Span::new(Place::Host(first), len)))
     }
 
+    /// Returns the address, and the number of the GPU that has the memory, if there is one; None if work or a
+    /// borrow uses the buffer.
+    #[cfg(feature = "dlpack")]
+    pub(super) fn exported(&self) -> Option<(*mut T, Option<u32>)> {
+        match self.0.on_host() {
+            Some((first, _)) => Some((first.as_ptr(), None)),
+            None => {
+                let (address, ordinal) = self.read_by(false).on_device()?.exported()?;
+                Some((std::ptr::with_exposed_provenance_mut(address as usize), Some(ordinal)))
+            }
+        }
+    }
+
     pub(super) fn on_device(memory: Box<dyn Memory>, len: usize) -> Self {
         Self(Span::new(Place::Device(memory), len))
     }

@@ -17,6 +17,8 @@ mod buffer;
 pub(crate) mod code;
 #[cfg(feature = "cuda")]
 pub(crate) mod cuda;
+#[cfg(feature = "dlpack")]
+mod dlpack;
 pub(crate) mod host;
 mod kernel;
 mod kernel_stream;
@@ -30,6 +32,8 @@ mod stream;
 
 pub use buffer::{Buffer, Element, HostBuffer};
 pub use code::Launch;
+#[cfg(feature = "dlpack")]
+pub(crate) use dlpack::tensor;
 pub use host::HostStream;
 pub use kernel::{In, Kernel, KernelParam, Out, Params};
 pub use kernel_stream::KernelStream;

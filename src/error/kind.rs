@@ -9,7 +9,7 @@ use crate::name::Name;
 /// The kind of an error. It is private, so that kinds can be added. The predicates of [`Error`] are the
 /// public view.
 #[derive(Debug, thiserror::Error)]
-#[cfg_attr(not(feature = "cuda"), allow(dead_code))]
+#[cfg_attr(not(all(feature = "cuda", feature = "dlpack", feature = "json")), allow(dead_code))]
 pub(crate) enum Kind {
     // A graph that cannot be compiled.
     #[error("two nodes are named '{name}': node names are unique in a graph, rename one")]
@@ -252,6 +252,10 @@ pub(crate) enum Kind {
     Busy { max: usize },
     #[error("the executor was shut down or dropped: keep it until its runs have ended")]
     ShutDown,
+    #[error("a buffer on {device} is in use, or simulated: export an output of a run that has ended, on a host or a GPU")]
+    BufferInUse { device: String },
+    #[error("the data was lent until `lend` returned: await in the closure of `lend` what reads the data")]
+    LoanOver,
     #[error(
         "the executor was built before this process was forked, and its threads are in the parent only: build one here, after the fork"
     )]

@@ -12,6 +12,7 @@
 //! | [`items`] | a graph over a stream of items: phases, states, feedback |
 //! | [`arrays`] | array programs on more data than memory: stores, tiles, streaming |
 //! | [`gpus`] | kernels, buffers and streams; what differs between a host and a GPU |
+//! | [`data`] | borrowed data; arrays and buffers as types of `ndarray`, candle, DLPack and cudarc |
 //! | [`variables`] | engines: order that follows from what operations read and write |
 //! | [`flows`] | control flow as async code; which of graph, pipeline, loop, engine and flow to choose |
 //! | [`services`] | deadlines, priorities, load shedding, `tower`, the end of a server |
@@ -45,6 +46,9 @@ pub mod loops {}
 
 #[doc = include_str!("gpus.md")]
 pub mod gpus {}
+
+#[doc = include_str!("data.md")]
+pub mod data {}
 
 #[doc = include_str!("variables.md")]
 pub mod variables {}

@@ -1,6 +1,7 @@
 //! Runs of plans: a [`Run`] is a future, and so is each of its nodes ([`NodeFuture`]).
 //!
-//! [`Inputs`] go in, [`Outputs`] come out. A [`Canceller`] cancels a run that is awaited elsewhere.
+//! [`Inputs`] go in, [`Outputs`] come out. A [`Canceller`] cancels a run that is awaited elsewhere. [`lend`]
+//! gives runs data that the caller only borrows.
 //
 // RUNS: carry out plans. The interpreter of programs, loops and branches, async nodes, segments on devices,
 // outcomes and errors; and the futures of runs and nodes.
@@ -29,6 +30,7 @@ mod inner;
 mod inputs;
 mod interpret;
 pub(crate) mod items;
+mod lend;
 mod node;
 mod observe;
 mod once_box;
@@ -48,6 +50,7 @@ mod watch;
 pub use crate::runtime::Canceller;
 pub use future::Run;
 pub use inputs::Inputs;
+pub use lend::{Lender, Lent, LentMut, lend};
 pub use node::NodeFuture;
 pub use outputs::Outputs;
 pub(crate) use values::FrameValues;

@@ -41,6 +41,8 @@ mod claims;
 mod compile;
 mod device_memory;
 mod device_tile;
+#[cfg(feature = "dlpack")]
+mod dlpack;
 mod draft;
 mod fit;
 mod group;
@@ -48,6 +50,8 @@ mod job;
 mod kernels;
 mod layout;
 mod memory;
+#[cfg(feature = "ndarray")]
+mod ndarray;
 mod on_device;
 mod place;
 mod plan;

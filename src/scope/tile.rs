@@ -178,6 +178,11 @@ impl<'a, T, const N: usize> Tile<'a, T, N> {
     pub(super) fn new(elements: &'a [T], place: TilePlace<N>, store: [usize; N]) -> Self {
         Self { elements, place, store }
     }
+
+    #[cfg(feature = "ndarray")]
+    pub(super) fn into_slice(self) -> &'a [T] {
+        self.elements
+    }
 }
 
 impl<'a, T, const N: usize> TileMut<'a, T, N> {

@@ -33,6 +33,7 @@ mod graphs;
 #[cfg(feature = "json")]
 mod json;
 mod kernels;
+mod lending;
 #[cfg(feature = "json")]
 mod loading;
 mod mistakes;
@@ -58,6 +59,8 @@ mod smoke;
 #[cfg(target_os = "linux")]
 mod starved;
 mod support;
+#[cfg(all(feature = "dlpack", feature = "ndarray"))]
+mod tensors;
 mod tidy;
 mod tiles;
 mod values;

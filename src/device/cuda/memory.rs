@@ -12,6 +12,8 @@ use smallvec::SmallVec;
 use super::device::Device;
 use super::dropped::{Dropped, Memories, Use, Visit};
 use super::host_memory::HostBlock;
+#[cfg(feature = "dlpack")]
+use crate::device::queue::Timeline as _;
 use crate::device::queue::{HostMemory, Memory};
 use crate::device::sanitize::Shadow;
 use crate::sync::{AtomicU32, Mutex, OnceLock, Ordering, lock};
@@ -50,6 +52,13 @@ impl Allocation {
     /// Returns true if no work used the memory before the recording.
     pub(super) fn is_new(&self) -> bool {
         lock(&self.uses).len() == 1
+    }
+
+    /// Returns true if all work that used the memory is done.
+    #[cfg(feature = "dlpack")]
+    fn is_unused(&self) -> bool {
+        lock(&self.uses).iter().all(|&used| self.device.has_reached(used))
+            && lock(&self.visits).iter().all(|visit| visit.lane.reached() >= visit.point)
     }
 
     /// Records that another device uses the memory.
@@ -99,6 +108,13 @@ impl Memory for Section {
         assert!(bytes.end <= self.bytes, "a part is in its memory");
         let (allocation, address) = (self.allocation.clone(), self.address + bytes.start as CUdeviceptr);
         Box::new(Self { allocation, address, bytes: bytes.len() })
+    }
+
+    #[cfg(feature = "dlpack")]
+    fn exported(&self) -> Option<(u64, u32)> {
+        // Recordings that are not submitted yet share the allocation.
+        let is_free = Arc::strong_count(&self.allocation) == 1 && self.allocation.is_unused();
+        is_free.then(|| (self.address, self.allocation.device.context.ordinal()))
     }
 }
 

@@ -56,6 +56,11 @@ pub(crate) trait Memory: Send + Sync + 'static {
     fn on_host(&self, _how: How) -> Option<NonNull<u8>> {
         None
     }
+    /// Returns the address on a GPU, and the number of the GPU, if no work and nothing else uses the memory.
+    #[cfg(feature = "dlpack")]
+    fn exported(&self) -> Option<(u64, u32)> {
+        None
+    }
 }
 
 /// A block of the host's memory that a device writes a copy to.

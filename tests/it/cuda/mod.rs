@@ -19,6 +19,8 @@ mod scopes;
 mod scopes_random;
 mod self_test;
 mod solver;
+#[cfg(feature = "dlpack")]
+mod tensors;
 mod thumbnails;
 mod vars;
 mod vars_faults;
