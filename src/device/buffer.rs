@@ -12,6 +12,21 @@ use super::slice::{BufferSlice, Place, Span};
 ///
 /// # Safety
 /// The type has no padding, and any bytes are a value of it.
+///
+/// ```
+/// use anabranch::device::Element;
+///
+/// /// A point of a picture.
+/// #[derive(Clone, Copy, Debug)]
+/// #[repr(C)]
+/// struct Point {
+///     x: f32,
+///     y: f32,
+/// }
+///
+/// // SAFETY: two numbers of the same size have no padding, and any bytes are a point.
+/// unsafe impl Element for Point {}
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an element of a buffer or a store",
     label = "elements are numbers, or plain types of your own for which you write `unsafe impl Element`"
@@ -33,6 +48,25 @@ elements!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);
 /// A kernel makes it, through [`DeviceStream`](crate::DeviceStream), and passes it along the graph's edges. A
 /// host node can pass it on but cannot read it. After it is dropped, its memory is freed when the work that
 /// uses it is done.
+///
+/// ```
+/// use anabranch::{Buffer, DeviceStream, Executor, Graph, HostBuffer, Inputs};
+///
+/// let mut g = Graph::new();
+/// let x = g.try_kernel("x", (), |s: &mut DeviceStream| Ok(s.upload(&[1.0_f32, 2.0])?));
+/// let twice = g.try_kernel("twice", &x, |s: &mut DeviceStream, x: &Buffer<f32>| {
+///     let mut twice = s.alloc(2 * x.len())?;
+///     s.copy(x, &mut twice.slice_mut(..x.len()))?;
+///     s.copy(x, &mut twice.slice_mut(x.len()..))?;
+///     Ok(twice)
+/// });
+/// let down = g.try_kernel("down", &twice, |s: &mut DeviceStream, x: &Buffer<f32>| Ok(s.download(x)?));
+/// g.output("twice", &down);
+/// let exec = Executor::inline();
+/// let run = exec.run(&g.compile()?, Inputs::new());
+/// assert_eq!(futures::executor::block_on(run)?.take::<HostBuffer<f32>>("twice")?[..], [1.0, 2.0, 1.0, 2.0]);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 pub struct Buffer<T>(Span<T>);
 
 impl<T: Element> Buffer<T> {
@@ -107,6 +141,19 @@ impl<T> fmt::Debug for Buffer<T> {
 /// # Panics
 /// When it is read in the kernel that requested the copy, or in a later kernel of a device: there the copy is
 /// only queued. Read it in a node of the host.
+///
+/// ```
+/// # use anabranch::{Buffer, DeviceStream, Executor, Graph, HostBuffer, Inputs};
+/// # let mut g = Graph::new();
+/// # let x = g.try_kernel("x", (), |s: &mut DeviceStream| Ok(s.upload(&[1.0_f32, 2.0])?));
+/// let down = g.try_kernel("down", &x, |s: &mut DeviceStream, x: &Buffer<f32>| Ok(s.download(x)?));
+/// let sum = g.task("sum", &down, |x: &HostBuffer<f32>| x.iter().sum::<f32>());
+/// # g.output("sum", &sum);
+/// # let exec = Executor::inline();
+/// # let run = exec.run(&g.compile()?, Inputs::new());
+/// # assert_eq!(*futures::executor::block_on(run)?.take::<f32>("sum")?, 3.0);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 pub struct HostBuffer<T> {
     place: Place<Box<[T]>, Box<dyn HostMemory>>,
     len: usize,

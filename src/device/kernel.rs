@@ -18,6 +18,30 @@ use crate::error::{How, Kind, Result};
 /// code has these parameters, or that it stays within its buffers: faulty code can write anywhere the device
 /// can, which includes the host's memory. So making a kernel is `unsafe` and takes a promise; launching it is
 /// safe.
+///
+/// ```
+/// use anabranch::device::{In, Kernel, Launch, Out};
+/// use anabranch::{Buffer, DeviceStream, Graph};
+///
+/// const CODE: &str = r#"extern "C" __global__ void scale(const float* x, float* y, float by, unsigned n) {
+///     unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+///     if (i < n) y[i] = by * x[i];
+/// }"#;
+/// // SAFETY: these are its parameters. A thread reads x[i] and writes y[i], for an i below n, which is their length.
+/// let scale = unsafe { Kernel::<(In<f32>, Out<f32>, f32, u32)>::cuda_c("scale", CODE) }
+///     .twin(|_, (x, y, by, n)| (0..n as usize).for_each(|i| y[i] = by * x[i]));
+///
+/// # let mut g = Graph::new();
+/// # let x = g.try_kernel("x", (), |s: &mut DeviceStream| Ok(s.upload(&[1.0_f32, 2.0])?));
+/// let y = g.try_kernel("half", &x, move |s: &mut DeviceStream, x: &Buffer<f32>| {
+///     let mut y = s.alloc(x.len())?;
+///     s.launch(&scale, Launch::for_len(x.len()), (x, &mut y, 0.5, x.len() as u32))?;
+///     Ok(y)
+/// });
+/// # g.output("y", &y);
+/// # futures::executor::block_on(anabranch::Executor::inline().run(&g.compile()?, anabranch::Inputs::new()))?;
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 pub struct Kernel<P: Params> {
     code: Arc<Code>,
     twin: Option<Arc<Twin<P>>>,
@@ -91,15 +115,41 @@ impl<P: Params> fmt::Debug for Kernel<P> {
 
 /// A parameter that is a buffer which the kernel reads: a launch takes `&Buffer<T>` or `&BufferSlice<T>`, and
 /// the twin gets `&[T]`.
+///
+/// ```
+/// use anabranch::device::{In, Kernel, Out};
+///
+/// /// Adds two buffers: `add(const float* a, const float* b, float* sum, unsigned n)`.
+/// type Add = Kernel<(In<f32>, In<f32>, Out<f32>, u32)>;
+/// # fn name_of(_: Add) {}
+/// ```
 #[derive(Debug)]
 pub struct In<T>(PhantomData<T>);
 
 /// A parameter that is a buffer which the kernel writes, or reads and writes: a launch takes `&mut Buffer<T>`
 /// or `&mut BufferSlice<T>`, and the twin gets `&mut [T]`.
+///
+/// ```
+/// use anabranch::device::{Kernel, Out};
+///
+/// /// Changes a buffer in place: `negate(float* x, unsigned n)`.
+/// type Negate = Kernel<(Out<f32>, u32)>;
+/// # fn name_of(_: Negate) {}
+/// ```
 #[derive(Debug)]
 pub struct Out<T>(PhantomData<T>);
 
 /// One parameter of a kernel: [`In`], [`Out`], or a number.
+///
+/// ```
+/// use anabranch::device::{In, KernelParam};
+///
+/// /// The arguments of a launch and of a twin.
+/// fn sum(x: <In<f32> as KernelParam>::Host<'_>, n: <u32 as KernelParam>::Host<'_>) -> f32 {
+///     x[..n as usize].iter().sum()
+/// }
+/// assert_eq!(sum(&[1.0, 2.0, 4.0], 2), 3.0);
+/// ```
 pub trait KernelParam: 'static {
     /// The argument of a launch.
     type Arg<'a>;
@@ -160,6 +210,20 @@ macro_rules! numbers {
 numbers!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);
 
 /// All parameters of a kernel: a tuple of up to eight.
+///
+/// ```
+/// use anabranch::device::{In, Kernel, Launch, Out, Params};
+/// use anabranch::{Buffer, DeviceStream};
+///
+/// /// Launches any kernel that has one thread for each of `len` elements.
+/// fn launch<P: Params>(s: &mut DeviceStream, kernel: &Kernel<P>, len: usize, args: P::Args<'_>) -> anabranch::Result<()> {
+///     s.launch(kernel, Launch::for_len(len), args)
+/// }
+///
+/// fn copy(s: &mut DeviceStream, kernel: &Kernel<(In<f32>, Out<f32>)>, x: &Buffer<f32>, y: &mut Buffer<f32>) -> anabranch::Result<()> {
+///     launch(s, kernel, x.len(), (x, y))
+/// }
+/// ```
 pub trait Params: 'static {
     /// The arguments of a launch.
     type Args<'a>;

@@ -15,6 +15,20 @@ pub enum StreamMut<'s> {
 
 /// A type of streams that kernels can be written for: [`HostStream`] and [`DeviceStream`]. No other type can
 /// implement it.
+///
+/// ```
+/// use anabranch::device::KernelStream;
+/// use anabranch::{DeviceStream, Graph, HostStream, Value};
+///
+/// /// Adds a node that does nothing, on a stream of either kind.
+/// fn nothing<S: KernelStream>(g: &mut Graph) -> Value<()> {
+///     g.kernel("nothing", (), |_: &mut S| ())
+/// }
+/// # let mut g = Graph::new();
+/// nothing::<HostStream>(&mut g);
+/// # let mut g = Graph::new();
+/// nothing::<DeviceStream>(&mut g);
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no stream that kernels can be written for",
     label = "the first argument is `&mut HostStream` for work on the host, or `&mut DeviceStream` for work on any device"

@@ -2,6 +2,20 @@
 //! one that is replayed. The same order gives the same choices on every machine.
 
 /// How the simulated device chooses where several nodes could take a free slot.
+///
+/// ```
+/// use anabranch::sim::{Order, Simulation};
+/// # use anabranch::Graph;
+/// # let mut g = Graph::new();
+/// # let (a, b) = (g.task("a", (), || 1), g.task("b", (), || 2));
+/// # g.output("a", &a);
+/// # g.output("b", &b);
+/// let plan = g.compile()?;
+/// let any = Simulation::new(plan.schedule()).order(Order::Seeded(7)).run()?;
+/// let same = Simulation::new(plan.schedule()).order(Order::Replay(any.choices().to_vec())).run()?;
+/// assert_eq!(any.choices(), same.choices());
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Order {

@@ -230,12 +230,32 @@ impl<T> fmt::Debug for BufferSlice<T> {
 }
 
 /// A part of a buffer, for reading; made by [`BufferSlice::slice`]. It dereferences to a [`BufferSlice`].
+///
+/// ```
+/// use anabranch::device::BufferView;
+/// use anabranch::{Buffer, DeviceStream, HostBuffer};
+///
+/// fn first_row(s: &mut DeviceStream, x: &Buffer<f32>, columns: usize) -> anabranch::Result<HostBuffer<f32>> {
+///     let row: BufferView<f32> = x.slice(..columns);
+///     s.download(&row)
+/// }
+/// ```
 pub struct BufferView<'a, T> {
     span: Span<T>,
     of: PhantomData<&'a T>,
 }
 
 /// A part of a buffer, for writing; made by [`BufferSlice::slice_mut`]. It dereferences to a [`BufferSlice`].
+///
+/// ```
+/// use anabranch::device::BufferViewMut;
+/// use anabranch::{Buffer, DeviceStream};
+///
+/// fn clear_first_row(s: &mut DeviceStream, x: &mut Buffer<f32>, columns: usize) -> anabranch::Result<()> {
+///     let mut row: BufferViewMut<f32> = x.slice_mut(..columns);
+///     s.fill(&mut row, 0.0)
+/// }
+/// ```
 pub struct BufferViewMut<'a, T> {
     span: Span<T>,
     of: PhantomData<&'a mut T>,

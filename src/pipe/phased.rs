@@ -7,6 +7,19 @@ use crate::graph::{Backend, Graph, Links, Maker, NodeId, Stays};
 use crate::phases::{PHASE_MAX, Phasing, Work};
 
 /// How the nodes of a pipeline get their phases.
+///
+/// ```
+/// use anabranch::pipe::Phases;
+/// use anabranch::{Pipeline, Ranked};
+///
+/// let halves = Pipeline::new("halves", &Ranked::default(), |g, x| {
+///     let y = g.task("square", &x, |x: &u32| x * x);
+///     g.task("half", &y, |y: &u32| y / 2)
+/// })?;
+/// assert_eq!(halves.phase_of("half"), Some(1));
+/// assert_eq!(halves.phases(Phases::Each)?.phase_of("half"), Some(2));
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Phases {

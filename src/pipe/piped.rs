@@ -35,6 +35,22 @@ pin_project! {
     /// # Cancellation
     /// Dropping it ends the pipeline: nothing new starts, async nodes are dropped where they stand, and a
     /// task that is running runs to its end. What it may touch is freed after that. Dropping never waits.
+    ///
+    /// ```
+    /// use anabranch::{Executor, Pipeline, Ranked};
+    /// use futures::executor::block_on;
+    /// use futures::{StreamExt, stream};
+    ///
+    /// let squares = Pipeline::new("squares", &Ranked::default(), |g, x| g.task("square", &x, |x: &u32| x * x))?;
+    /// let exec = Executor::host()?;
+    /// let mut piped = exec.pipe(&squares, stream::iter(1..=3));
+    /// let mut all = Vec::new();
+    /// while let Some(square) = block_on(piped.next()) {
+    ///     all.push(square?);
+    /// }
+    /// assert_eq!(all, [1, 4, 9]);
+    /// # Ok::<(), anabranch::Error>(())
+    /// ```
     #[must_use = "streams do nothing unless polled"]
     pub struct Piped<S: Stream, I, T> {
         #[pin]
@@ -99,6 +115,26 @@ pin_project! {
     /// [`Executor::run_stream`](crate::Executor::run_stream).
     ///
     /// Errors and cancellation are those of [`Piped`].
+    ///
+    /// ```
+    /// use anabranch::{Executor, Graph, inputs};
+    /// use futures::executor::block_on;
+    /// use futures::{StreamExt, stream};
+    ///
+    /// let mut g = Graph::new();
+    /// let x = g.input::<u32>("x");
+    /// let y = g.task("square", &x, |x: &u32| x * x);
+    /// g.output("y", &y);
+    /// let sources = stream::iter((1..=3_u32).map(|x| inputs! { "x" => x }));
+    /// let exec = Executor::host()?;
+    /// let mut runs = exec.run_stream(&g.compile()?, sources, 2)?;
+    /// let mut sum = 0;
+    /// while let Some(outputs) = block_on(runs.next()) {
+    ///     sum += *outputs?.take::<u32>("y")?;
+    /// }
+    /// assert_eq!(sum, 14);
+    /// # Ok::<(), anabranch::Error>(())
+    /// ```
     #[must_use = "streams do nothing unless polled"]
     pub struct RunStream<S> {
         #[pin]

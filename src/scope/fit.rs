@@ -14,6 +14,24 @@ use crate::tiles::{Reason, Rule, Streamed, Window};
 
 /// Why a scope does not stream as a whole; the [source](std::error::Error::source) of the error that
 /// `compile` returns.
+///
+/// ```
+/// use std::error::Error;
+///
+/// use anabranch::scope::{NotStreaming, Streaming, Sum, Tile, TileMut};
+/// # let mut g = anabranch::Graph::new();
+/// let deviation = g.scope("two passes", Streaming::strict(), |s| {
+///     let a = s.store("a", [1_000_000]);
+///     s.write("fill", (), &a, |mut a: TileMut<f64, 1>| a.fill(1.0));
+///     let sum = s.fold("sum", &a, Sum, |a: Tile<f64, 1>| a.as_slice().iter().sum::<f64>());
+///     // The first batch needs the sum of all batches.
+///     s.fold("deviation", (&a, &sum), Sum, |a: Tile<f64, 1>, sum: &f64| a.as_slice().iter().map(|a| (a - sum / 1e6).abs()).sum::<f64>())
+/// });
+/// # g.output("deviation", &deviation);
+/// let error = g.compile().expect_err("it does not stream");
+/// let cause = error.source().and_then(|source| source.downcast_ref::<NotStreaming>()).expect("there are reasons");
+/// println!("{}", cause.reasons()[0]);
+/// ```
 #[derive(Clone, Debug)]
 pub struct NotStreaming {
     reasons: Vec<Reason>,

@@ -18,6 +18,22 @@ use crate::tiles::Streamed;
 /// The plan of a scope: which operations stream together, and the memory that they need. Prints itself.
 ///
 /// [`Plan::scope`](crate::Plan::scope) returns it.
+///
+/// ```
+/// # use anabranch::scope::{Streaming, Sum, Tile, TileMut};
+/// # let mut g = anabranch::Graph::new();
+/// # let sum = g.scope("sums", Streaming::strict(), |s| {
+/// #     let a = s.store("a", [1_000_000]);
+/// #     s.write("fill", (), &a, |mut a: TileMut<f64, 1>| a.fill(1.0));
+/// #     s.fold("sum", &a, Sum, |a: Tile<f64, 1>| a.as_slice().iter().sum::<f64>())
+/// # });
+/// # g.output("sum", &sum);
+/// let plan = g.compile()?;
+/// let scope = plan.scope("sums").expect("it is a node of the graph");
+/// assert!(scope.peak_bytes() < scope.unstreamed_bytes());
+/// println!("{scope}");                                            // its groups, operations and stores
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 pub struct ScopePlan {
     pub(super) name: Name,
     streamed: Streamed,

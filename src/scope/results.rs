@@ -13,6 +13,23 @@ use crate::graph::{Data, Made, NewJob, Value};
 use crate::value::args::tuples;
 
 /// A store that is kept whole; made by [`Scope::keep`](super::Scope::keep).
+///
+/// ```
+/// use anabranch::scope::{Array, Kept, Streaming, TileMut};
+/// # let mut g = anabranch::Graph::new();
+/// let x = g.scope("x", Streaming::strict(), |s| {
+///     let a = s.store("a", [2, 3]);
+///     s.write("fill", (), &a, |mut a: TileMut<f32, 2>| a.fill(1.0));
+///     let kept: Kept<f32, 2> = s.keep(&a);
+///     kept
+/// });
+/// # g.output("x", &x);
+/// # let exec = anabranch::Executor::inline();
+/// # let run = exec.run(&g.compile()?, anabranch::Inputs::new());
+/// # let mut outputs = futures::executor::block_on(run)?;
+/// assert_eq!(outputs.take::<Array<f32, 2>>("x")?.shape(), [2, 3]);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Kept<T, const N: usize>(pub(super) Store<T, N>);
 
@@ -31,6 +48,23 @@ pub(super) enum Given {
 /// What the closure of a scope returns: a [`Scalar`], a [`Kept`] store, a tuple of up to eight of these, or
 /// `()`. Each becomes a value of the graph around: of `A` for a `Scalar<A>`, of an [`Array`] for a kept
 /// store.
+///
+/// ```
+/// use anabranch::scope::{Array, Streaming, Sum, Tile, TileMut};
+/// use anabranch::{Graph, Value};
+///
+/// let mut g = Graph::new();
+/// let (a, sum): (Value<Array<f64, 1>>, Value<f64>) = g.scope("two results", Streaming::strict(), |s| {
+///     let a = s.store("a", [10]);
+///     s.write("fill", (), &a, |mut a: TileMut<f64, 1>| a.fill(1.0));
+///     let sum = s.fold("sum", &a, Sum, |a: Tile<f64, 1>| a.as_slice().iter().sum::<f64>());
+///     (s.keep(&a), sum)
+/// });
+/// # g.output("a", &a);
+/// # g.output("sum", &sum);
+/// # g.compile()?;
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the result of a scope",
     label = "let the closure return a `Scalar`, what `keep` returned, a tuple of up to eight of these, or `()`"

@@ -8,6 +8,23 @@ use crate::name::Name;
 /// A value that a scope makes once: by [`Scope::fold`](super::Scope::fold) of all batches, or by
 /// [`Scope::value`](super::Scope::value). Operations read it as `&scalar`, and the closure of a scope returns
 /// it as a result.
+///
+/// ```
+/// use anabranch::scope::{Scalar, Streaming, Sum, Tile, TileMut};
+/// # let mut g = anabranch::Graph::new();
+/// let x = g.scope("x", Streaming::strict(), |s| {
+///     let a = s.store("a", [1000]);
+///     s.write("fill", (), &a, |mut a: TileMut<f64, 1>| a.fill(2.0));
+///     let sum: Scalar<f64> = s.fold("sum", &a, Sum, |a: Tile<f64, 1>| a.as_slice().iter().sum::<f64>());
+///     s.value("mean", &sum, |sum: &f64| sum / 1000.0)
+/// });
+/// # g.output("x", &x);
+/// # let exec = anabranch::Executor::inline();
+/// # let run = exec.run(&g.compile()?, anabranch::Inputs::new());
+/// # let mut outputs = futures::executor::block_on(run)?;
+/// assert_eq!(*outputs.take::<f64>("x")?, 2.0);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 pub struct Scalar<T> {
     pub(super) scope: usize,
     pub(super) index: u32,
@@ -36,6 +53,16 @@ impl<T> fmt::Debug for Scalar<T> {
 
 /// How the parts of a reduction are combined. It must be associative: parts are combined in the order of
 /// their elements, each behind [`identity`](Operator::identity) or what was combined before.
+///
+/// ```
+/// use anabranch::scope::{Max, Operator, Sum};
+///
+/// /// Combines values as a reduction does.
+/// fn combined<A, O: Operator<A>>(operator: &O, values: impl IntoIterator<Item = A>) -> A {
+///     values.into_iter().fold(operator.identity(), |before, behind| operator.combine(before, behind))
+/// }
+/// assert_eq!((combined(&Sum, [1, 2, 3]), combined(&Max, [1, 7, 3])), (6, 7));
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not combine values of type `{A}`",
     label = "give an operator for `{A}`: of your own with `operator(\"name\", || identity, |before, behind| combined)`"
@@ -50,15 +77,39 @@ pub trait Operator<A>: Send + Sync + 'static {
 }
 
 /// Adds.
+///
+/// ```
+/// use anabranch::scope::{Sum, Operator};
+///
+/// assert_eq!(Sum.combine(3.0, Sum.combine(2.0, Sum.identity())), 5.0);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sum;
 /// Multiplies.
+///
+/// ```
+/// use anabranch::scope::{Product, Operator};
+///
+/// assert_eq!(Product.combine(3.0, Product.combine(2.0, Product.identity())), 6.0);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Product;
 /// Takes the smaller one. A NaN counts only among NaNs.
+///
+/// ```
+/// use anabranch::scope::{Min, Operator};
+///
+/// assert_eq!(Min.combine(3.0, Min.combine(2.0, Min.identity())), 2.0);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Min;
 /// Takes the larger one. A NaN counts only among NaNs.
+///
+/// ```
+/// use anabranch::scope::{Max, Operator};
+///
+/// assert_eq!(Max.combine(3.0, Max.combine(2.0, Max.identity())), 3.0);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Max;
 
@@ -102,6 +153,13 @@ operators! {
 }
 
 /// An operator of your own; made by [`operator`].
+///
+/// ```
+/// use anabranch::scope::{Operator, operator};
+///
+/// let longest = operator("longest", String::new, |a: String, b: String| if b.len() > a.len() { b } else { a });
+/// assert_eq!(longest.combine("ab".to_string(), "abc".to_string()), "abc");
+/// ```
 pub struct Own<I, C> {
     name: Name,
     identity: I,
@@ -110,6 +168,26 @@ pub struct Own<I, C> {
 
 /// Returns an operator: what no elements give, and what two neighbouring parts give. Both must be the same
 /// functions wherever the name is the same.
+///
+/// ```
+/// use anabranch::scope::{Streaming, Tile, TileMut, operator};
+/// # let mut g = anabranch::Graph::new();
+/// let x = g.scope("x", Streaming::strict(), |s| {
+///     let a = s.store("a", [1000]);
+///     s.write("fill", (), &a, |mut a: TileMut<i64, 1>| a.fill(-3));
+///     // The smallest element and the largest one.
+///     let range = operator("range", || (i64::MAX, i64::MIN), |a: (i64, i64), b: (i64, i64)| (a.0.min(b.0), a.1.max(b.1)));
+///     s.fold("range", &a, range, |a: Tile<i64, 1>| {
+///         a.as_slice().iter().fold((i64::MAX, i64::MIN), |range, &a| (range.0.min(a), range.1.max(a)))
+///     })
+/// });
+/// # g.output("x", &x);
+/// # let exec = anabranch::Executor::inline();
+/// # let run = exec.run(&g.compile()?, anabranch::Inputs::new());
+/// # let mut outputs = futures::executor::block_on(run)?;
+/// assert_eq!(*outputs.take::<(i64, i64)>("x")?, (-3, -3));
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 pub fn operator<A, I, C>(name: impl Into<Name>, identity: I, combine: C) -> Own<I, C>
 where
     I: Fn() -> A + Send + Sync + 'static,

@@ -32,6 +32,27 @@ use crate::value::args::{Fallible, Finish, Infallible};
 ///
 /// What an operation writes must depend on the elements that it reads, and not on the size of tiles. Then the
 /// results are the same, bit by bit, for all settings of [`Streaming`] and on all executors.
+///
+/// ```
+/// use anabranch::scope::{Scope, Streaming, Sum, Tile, TileMut};
+/// # let mut g = anabranch::Graph::new();
+/// let x = g.scope("x", Streaming::strict(), |s| {
+///     // A part of a scope that several scopes share.
+///     fn ones(s: &mut Scope) -> anabranch::scope::Store<f64, 1> {
+///         let ones = s.store("ones", [1000]);
+///         s.write("fill", (), &ones, |mut a: TileMut<f64, 1>| a.fill(1.0));
+///         ones
+///     }
+///     let ones = ones(s);
+///     s.fold("sum", &ones, Sum, |a: Tile<f64, 1>| a.as_slice().iter().sum::<f64>())
+/// });
+/// # g.output("x", &x);
+/// # let exec = anabranch::Executor::inline();
+/// # let run = exec.run(&g.compile()?, anabranch::Inputs::new());
+/// # let mut outputs = futures::executor::block_on(run)?;
+/// assert_eq!(*outputs.take::<f64>("x")?, 1000.0);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 pub struct Scope {
     pub(super) draft: Draft,
 }

@@ -14,6 +14,29 @@ use crate::value::args::Sealed;
 /// [`transposed`](Store::transposed) and [`whole`](Store::whole) say.
 ///
 /// `M` says which memory has its tiles: the host's, or the device's ([`DeviceStore`]).
+///
+/// ```
+/// use anabranch::scope::{Streaming, Tile, TileMut};
+/// # let mut g = anabranch::Graph::new();
+/// let x = g.scope("x", Streaming::strict(), |s| {
+///     let (u, v) = (s.store("u", [100]), s.store("v", [100]));
+///     s.write("fill", (), &u, |mut u: TileMut<f64, 1>| u.fill(1.0));
+///     // With the neighbours of each element; the store has none at its ends.
+///     s.write("near", u.halo([1], [1]), &v, |u: Tile<f64, 1>, mut v: TileMut<f64, 1>| {
+///         for i in v.range(0) {
+///             v[[i]] = [i.wrapping_sub(1), i, i + 1].iter().filter_map(|&i| u.get([i])).sum();
+///         }
+///     });
+///     s.keep(&v)
+/// });
+/// # g.output("x", &x);
+/// # let exec = anabranch::Executor::inline();
+/// # let run = exec.run(&g.compile()?, anabranch::Inputs::new());
+/// # let mut outputs = futures::executor::block_on(run)?;
+/// let x = outputs.take::<anabranch::scope::Array<f64, 1>>("x")?;
+/// assert_eq!((x[[0]], x[[50]]), (2.0, 3.0));
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 pub struct Store<T, const N: usize, M = OnHost> {
     pub(super) scope: usize,
     pub(super) index: u32,
@@ -25,14 +48,36 @@ pub struct Store<T, const N: usize, M = OnHost> {
 pub type DeviceStore<T, const N: usize> = Store<T, N, OnDevice>;
 
 /// The memory of the host.
+///
+/// ```
+/// use anabranch::scope::{OnHost, Store};
+///
+/// fn name_of(_on_the_host: &Store<f32, 2, OnHost>, _the_same: &Store<f32, 2>) {}
+/// ```
 #[derive(Debug)]
 pub enum OnHost {}
 
 /// The memory of the device that runs the graph.
+///
+/// ```
+/// use anabranch::scope::{DeviceStore, OnDevice, Store};
+///
+/// fn name_of(_on_the_device: &Store<f32, 2, OnDevice>, _the_same: &DeviceStore<f32, 2>) {}
+/// ```
 #[derive(Debug)]
 pub enum OnDevice {}
 
 /// A memory that stores can be in: [`OnHost`] or [`OnDevice`].
+///
+/// ```
+/// use anabranch::device::Element;
+/// use anabranch::scope::{Scope, Space, Store};
+///
+/// /// Sets the tiles of a store, wherever it is.
+/// fn small<T: Element, M: Space>(s: &mut Scope, store: &Store<T, 2, M>) {
+///     s.tiles(store, [64, 64]);
+/// }
+/// ```
 pub trait Space: Sealed + 'static {
     #[doc(hidden)]
     const IS_ON_DEVICE: bool;
@@ -93,6 +138,26 @@ impl<T: Element, const N: usize, M> Store<T, N, M> {
 }
 
 /// Which elements of a store an operation reads; made by the methods of [`Store`].
+///
+/// ```
+/// use anabranch::scope::{Streaming, Tile, TileMut, View};
+/// # let mut g = anabranch::Graph::new();
+/// let x = g.scope("x", Streaming::strict(), |s| {
+///     let (u, v) = (s.store("u", [100]), s.store("v", [100]));
+///     s.write("fill", (), &u, |mut u: TileMut<f64, 1>| (0..100).for_each(|i| if u.range(0).contains(&i) { u[[i]] = i as f64 }));
+///     let next: View<f64, 1> = u.shifted([1]);
+///     s.write("next", next, &v, |u: Tile<f64, 1>, mut v: TileMut<f64, 1>| {
+///         v.range(0).for_each(|i| v[[i]] = u.get([i + 1]).copied().unwrap_or(0.0));
+///     });
+///     s.keep(&v)
+/// });
+/// # g.output("x", &x);
+/// # let exec = anabranch::Executor::inline();
+/// # let run = exec.run(&g.compile()?, anabranch::Inputs::new());
+/// # let mut outputs = futures::executor::block_on(run)?;
+/// assert_eq!(outputs.take::<anabranch::scope::Array<f64, 1>>("x")?[[7]], 8.0);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct View<T, const N: usize, M = OnHost> {
     pub(super) store: Store<T, N, M>,

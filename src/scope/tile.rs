@@ -29,6 +29,17 @@ pub struct Tile<'a, T, const N: usize> {
 /// A tile that a batch writes. As [`Tile`], it is indexed by the coordinates of the store. If the
 /// operation updates the store, it holds the elements. Otherwise they are not defined before they are
 /// written. In debug builds all their bytes are `0xA5`, in release builds 0 or left from another tile.
+///
+/// ```
+/// # use anabranch::scope::TileMut;
+/// /// Fills a store of two axes with the sums of the coordinates.
+/// fn coordinates(mut a: TileMut<usize, 2>) {
+///     for i in a.range(0) {
+///         let first = a.range(1).start;
+///         a.row_mut(i).iter_mut().enumerate().for_each(|(j, a)| *a = i + first + j);
+///     }
+/// }
+/// ```
 pub struct TileMut<'a, T, const N: usize> {
     elements: &'a mut [T],
     place: TilePlace<N>,
@@ -37,6 +48,15 @@ pub struct TileMut<'a, T, const N: usize> {
 }
 
 /// Where a tile lies in its store.
+///
+/// ```
+/// # use anabranch::scope::Tile;
+/// /// Which part of its store a tile is.
+/// fn describe(a: Tile<f32, 2>) -> String {
+///     let place = a.place();
+///     format!("batch {}: rows {:?}, columns {:?}, {} elements", place.batch, place.range(0), place.range(1), place.len())
+/// }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TilePlace<const N: usize> {
     /// The number of the batch, from 0 on.

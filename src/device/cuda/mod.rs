@@ -36,6 +36,14 @@ pub use trials::self_test;
 
 /// How a CUDA device tells the host that work is done. By default an executor tries them in this order, and
 /// takes the first that works: see [`self_test`].
+///
+/// ```no_run
+/// use anabranch::Executor;
+/// use anabranch::cuda::Completion;
+///
+/// let exec = Executor::builder().cuda(&[0]).completion(Completion::Event).build()?;
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Completion {

@@ -18,6 +18,17 @@ use crate::error::{Error, How, Result};
 /// [`view`](RawStream::view) and [`view_mut`](RawStream::view_mut) declare it, and return cudarc's own types,
 /// for its safe functions. [`read`](RawStream::read) and [`write`](RawStream::write) return addresses, for
 /// unsafe ones. Only work on this stream, and work on views, is ordered with the rest of the graph.
+///
+/// ```no_run
+/// use anabranch::{Buffer, DeviceStream};
+///
+/// /// Zeroes a buffer by a safe function of cudarc's.
+/// fn zero(s: &mut DeviceStream, x: &mut Buffer<f32>) -> Result<(), anabranch::BoxError> {
+///     let raw = s.raw().ok_or("this is no CUDA device")?;
+///     raw.stream().memset_zeros(&mut raw.view_mut(x)?)?;
+///     Ok(())
+/// }
+/// ```
 pub struct RawStream<'a> {
     recording: RefCell<&'a mut Recording>,
     stream: OnceCell<Arc<CudaStream>>,

@@ -9,6 +9,13 @@ use crate::error::Error;
 
 /// The outcome of each [`Completion`] on a GPU; made by [`self_test`](super::self_test). `{}` prints a table
 /// in Markdown.
+///
+/// ```no_run
+/// let test = anabranch::cuda::self_test(0)?;
+/// println!("{test}");                                             // a table with a row for each trial
+/// println!("an executor takes {:?}", test.completion());
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct SelfTest {
     device: String,
@@ -16,6 +23,13 @@ pub struct SelfTest {
 }
 
 /// One way to tell the host of the end of work, and the outcome of its trial.
+///
+/// ```no_run
+/// for trial in anabranch::cuda::self_test(0)?.trials() {
+///     println!("{:?}: {:?}", trial.completion(), trial.outcome());
+/// }
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Trial {
     signal: Signal,
@@ -23,6 +37,18 @@ pub struct Trial {
 }
 
 /// The outcome of trying one way to tell the host of the end of work.
+///
+/// ```no_run
+/// use anabranch::cuda::{TrialOutcome, self_test};
+///
+/// for trial in self_test(0)?.trials() {
+///     match trial.outcome() {
+///         TrialOutcome::Works(after) => println!("{:?} takes {after:?}", trial.completion()),
+///         other => println!("{:?} is no choice: {other:?}", trial.completion()),
+///     }
+/// }
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum TrialOutcome {

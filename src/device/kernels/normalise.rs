@@ -51,6 +51,23 @@ static NORMALISE: LazyLock<Normalise> = LazyLock::new(|| {
 ///
 /// # Errors
 /// If `pixels` is not a picture of that size or is of another device; or as [`DeviceStream::alloc`].
+///
+/// ```
+/// use anabranch::device::kernels::{Size, normalise};
+/// use anabranch::{DeviceStream, Executor, Graph, HostBuffer, Inputs};
+///
+/// let mut g = Graph::new();
+/// let planes = g.try_kernel("planes", (), |s: &mut DeviceStream| {
+///     let pixels = s.upload(&[0, 2, 4, 0, 2, 4])?;                // two pixels of red, green and blue
+///     let planes = normalise(s, &pixels, Size::new(2, 1), [0.5; 3], [1.0; 3])?;
+///     Ok(s.download(&planes)?)
+/// });
+/// g.output("planes", &planes);
+/// let exec = Executor::inline();
+/// let run = exec.run(&g.compile()?, Inputs::new());
+/// assert_eq!(futures::executor::block_on(run)?.take::<HostBuffer<f32>>("planes")?[..], [1.0, 1.0, 2.0, 2.0, 3.0, 3.0]);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 pub fn normalise(
     s: &mut DeviceStream,
     pixels: &BufferSlice<u8>,

@@ -62,6 +62,23 @@ pub fn sum(s: &mut DeviceStream, x: &BufferSlice<f32>) -> Result<Buffer<f32>> {
 ///
 /// # Errors
 /// As [`sum`].
+///
+/// ```
+/// use anabranch::device::kernels::mean;
+/// use anabranch::{Buffer, DeviceStream, Executor, Graph, HostBuffer, Inputs};
+///
+/// let mut g = Graph::new();
+/// let x = g.try_kernel("x", (), |s: &mut DeviceStream| Ok(s.upload(&[1.0, 2.0, 6.0])?));
+/// let y = g.try_kernel("mean", &x, |s: &mut DeviceStream, x: &Buffer<f32>| {
+///     let mean = mean(s, x)?;
+///     Ok(s.download(&mean)?)
+/// });
+/// g.output("mean", &y);
+/// let exec = Executor::inline();
+/// let run = exec.run(&g.compile()?, Inputs::new());
+/// assert_eq!(futures::executor::block_on(run)?.take::<HostBuffer<f32>>("mean")?[0], 3.0);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 pub fn mean(s: &mut DeviceStream, x: &BufferSlice<f32>) -> Result<Buffer<f32>> {
     reduce(s, x, x.len() as f32)
 }

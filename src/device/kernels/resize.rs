@@ -47,6 +47,23 @@ static RESIZE: LazyLock<Resize> = LazyLock::new(|| {
 /// not; if a side is over 2^31 - 1; if the reduction is so large that sums might not fit in 64 bits (one
 /// pixel can be made of 94,906,265, four of twice as many, and so on with the square root); or as
 /// [`DeviceStream::alloc`].
+///
+/// ```
+/// use anabranch::device::kernels::{Size, resize};
+/// use anabranch::{DeviceStream, Executor, Graph, HostBuffer, Inputs};
+///
+/// let mut g = Graph::new();
+/// let small = g.try_kernel("small", (), |s: &mut DeviceStream| {
+///     let picture = s.upload(&[100; 64 * 48 * 3])?;
+///     let small = resize(s, &picture, Size::new(64, 48), Size::new(16, 12))?;
+///     Ok(s.download(&small)?)
+/// });
+/// g.output("small", &small);
+/// let exec = Executor::inline();
+/// let run = exec.run(&g.compile()?, Inputs::new());
+/// assert_eq!(futures::executor::block_on(run)?.take::<HostBuffer<u8>>("small")?[..], [100; 16 * 12 * 3]);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 pub fn resize(s: &mut DeviceStream, pixels: &BufferSlice<u8>, from: Size, to: Size) -> Result<Buffer<u8>> {
     from.is_of("the picture to resize", pixels)?;
     check(from, to)?;

@@ -7,6 +7,13 @@ use crate::error::{Kind, Result};
 pub(super) const CHANNELS: usize = 3;
 
 /// The size of a picture in pixels.
+///
+/// ```
+/// use anabranch::device::kernels::Size;
+///
+/// let size = Size::new(640, 480);
+/// assert_eq!((size.width, size.height, size.pixels()), (640, 480, 307_200));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Size {
