@@ -3,6 +3,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::sync::Arc;
+use std::task::{Context, Waker};
 
 use anabranch::exec::Metrics;
 use anabranch::{Executor, Flow, Graph, Inputs, Plan};
@@ -74,9 +75,12 @@ fn gauges_show_what_waits() {
     let page = recorded(|| {
         let exec = executor(Metrics::new());
         let run = exec.try_run(&plan("a", false), Inputs::new()).unwrap();
+        let mut flow = Box::pin(exec.flow(async |_: &Flow| std::future::pending::<anabranch::Result<()>>().await));
+        assert!(flow.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         Metrics::set_gauges(&exec.stats());
-        drop(run);
+        drop((run, flow));
     });
     assert_eq!(line(&page, "anabranch_runs_in_flight"), Some("1"), "{page}");
+    assert_eq!(line(&page, "anabranch_flows_in_flight"), Some("1"), "{page}");
     assert_eq!(line(&page, "anabranch_operations_pending"), Some("0"));
 }

@@ -18,7 +18,7 @@ use crate::name::Name;
 /// | `anabranch_wait_seconds` | `kind`, `name` | histogram: from ready to begun |
 /// | `anabranch_run_seconds` | `kind`, `name` | histogram: from begun to ended |
 /// | `anabranch_runs_in_flight`, `anabranch_runs_waiting`, `anabranch_runs_in_limbo` | | gauges, set by [`Metrics::set_gauges`] |
-/// | `anabranch_operations_pending`, `anabranch_flows_suspended` | | gauges |
+/// | `anabranch_operations_pending`, `anabranch_flows_in_flight`, `anabranch_flows_suspended` | | gauges |
 /// | `anabranch_work_queued`, `anabranch_workers`, `anabranch_workers_asleep` | | gauges |
 ///
 /// `kind` is `run`, `item`, `flow`, `node` or `operation`. `ended` is `ok`, `failed` or `cancelled`. `name`
@@ -71,6 +71,7 @@ impl Metrics {
         set("anabranch_runs_waiting", stats.runs_waiting);
         set("anabranch_runs_in_limbo", stats.runs_in_limbo);
         set("anabranch_operations_pending", stats.operations_pending);
+        set("anabranch_flows_in_flight", stats.flows_in_flight);
         set("anabranch_flows_suspended", stats.flows_suspended);
         set("anabranch_work_queued", stats.work_queued);
         set("anabranch_workers", stats.workers);
@@ -121,6 +122,7 @@ fn describe() {
     metrics::describe_gauge!("anabranch_runs_waiting", "Runs that wait for others to end");
     metrics::describe_gauge!("anabranch_runs_in_limbo", "Dropped runs whose memory may still be used");
     metrics::describe_gauge!("anabranch_operations_pending", "Operations that were pushed and have not ended");
+    metrics::describe_gauge!("anabranch_flows_in_flight", "Flows that have begun and have not ended");
     metrics::describe_gauge!("anabranch_flows_suspended", "Flows that wait");
     metrics::describe_gauge!("anabranch_work_queued", "Work in the queue that all workers share");
     metrics::describe_gauge!("anabranch_workers", "Worker threads");
