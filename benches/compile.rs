@@ -11,7 +11,7 @@
 //! ```text
 //! cargo bench --bench compile                 all sizes
 //! cargo bench --bench compile -- --quick      10⁶ nodes only: the size that the budget is about
-//! cargo bench --bench compile -- --write      and the report into docs/performance.md
+//! cargo bench --bench compile -- --write      and the report into docs/performance/compile.md
 //! ```
 
 #[path = "run/report/machine.rs"]

@@ -8,7 +8,7 @@
 //!
 //! ```text
 //! cargo bench --bench control                 prints the table
-//! cargo bench --bench control -- --write      and writes it into docs/performance.md
+//! cargo bench --bench control -- --write      and writes it into docs/performance/control.md
 //! ```
 
 #[path = "run/report/machine.rs"]

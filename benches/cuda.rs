@@ -16,7 +16,7 @@
 //!
 //! ```text
 //! cargo bench --features cuda --bench cuda                 prints the tables
-//! cargo bench --features cuda --bench cuda -- --write      and writes them into docs/performance.md
+//! cargo bench --features cuda --bench cuda -- --write      and writes them into docs/performance/cuda.md
 //! ```
 
 #[path = "cuda/by_hand.rs"]

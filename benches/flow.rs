@@ -11,7 +11,7 @@
 //!
 //! ```text
 //! cargo bench --bench flow                 prints the table
-//! cargo bench --bench flow -- --write      and writes it into docs/performance.md
+//! cargo bench --bench flow -- --write      and writes it into docs/performance/flow.md
 //! ```
 
 #[path = "run/report/machine.rs"]

@@ -8,7 +8,7 @@
 //!
 //! ```text
 //! cargo bench --bench policies                 prints the tables
-//! cargo bench --bench policies -- --write      and writes them into docs/performance.md
+//! cargo bench --bench policies -- --write      and writes them into docs/performance/policies.md
 //! ```
 
 #[path = "run/report/markers.rs"]

@@ -8,7 +8,7 @@
 //!
 //! ```text
 //! cargo bench --features cuda --bench reactor                 prints the table
-//! cargo bench --features cuda --bench reactor -- --write      and writes it into docs/performance.md
+//! cargo bench --features cuda --bench reactor -- --write      and writes it into docs/performance/reactor.md
 //! ```
 
 #[path = "run/report/machine.rs"]

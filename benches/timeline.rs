@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! cargo bench --all-features --bench timeline                 prints the table
-//! cargo bench --all-features --bench timeline -- --write      and writes it into docs/performance.md
+//! cargo bench --all-features --bench timeline -- --write      and writes it into docs/performance/timeline.md
 //! ```
 
 #[path = "run/report/machine.rs"]

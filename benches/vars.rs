@@ -12,7 +12,7 @@
 //!
 //! ```text
 //! cargo bench --bench vars                 prints the table
-//! cargo bench --bench vars -- --write      and writes it into docs/performance.md
+//! cargo bench --bench vars -- --write      and writes it into docs/performance/vars.md
 //! ```
 
 #[path = "run/report/machine.rs"]

@@ -10,7 +10,7 @@
 //! cargo bench --bench pipe                                         everything: minutes
 //! cargo bench --bench pipe -- --quick                              three tasks, shorter figures
 //! cargo bench --bench pipe -- --quick --only items --peers ours    for tuning
-//! cargo bench --bench pipe -- --write                              writes docs/performance.md as well
+//! cargo bench --bench pipe -- --write                              writes docs/performance/pipe.md as well
 //! ```
 
 mod bodies;

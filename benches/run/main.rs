@@ -8,7 +8,7 @@
 //!
 //! ```text
 //! cargo bench --bench run -- --quick             10⁴ nodes only: the sizes that the budgets are about
-//! cargo bench --bench run -- --write             everything, and the report into docs/performance.md
+//! cargo bench --bench run -- --write             everything, and the report into docs/performance/run.md
 //! cargo bench --bench run -- --growth --write    growth alone, with workers kept busy
 //! ```
 
@@ -85,9 +85,9 @@ fn main() {
         args.sizes = vec![BUDGET_SIZE];
     }
     let markers = if args.growth { GROWTH_MARKERS } else { MARKERS };
-    if let Some(path) = &args.output.write {
+    if let Some(path) = args.output.file(markers) {
         // Now, not after minutes of measuring.
-        markers::outside(path, markers).map(drop).unwrap_or_else(|error| refuse(error));
+        markers::outside(&path, markers).map(drop).unwrap_or_else(|error| refuse(error));
     }
     let text = if args.growth { growth::report(&args) } else { report(&args) };
     args.output.publish(markers, &text);

@@ -9,7 +9,7 @@
 //!
 //! ```text
 //! cargo bench --bench small                                prints the table
-//! cargo bench --bench small -- --write                     and writes it into docs/performance.md
+//! cargo bench --bench small -- --write                     and writes it into docs/performance/small.md
 //! cargo bench --bench small -- --before PROGRAM            beside an earlier build: `target/release/deps/small-…`
 //! TASKFLOW_DIR=…/taskflow cargo bench --bench small        beside Taskflow, a folder with `taskflow/taskflow.hpp`
 //! ```

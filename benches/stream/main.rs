@@ -10,7 +10,7 @@
 //! ```text
 //! cargo bench --bench stream                  everything: a few minutes
 //! cargo bench --bench stream -- --quick       a tenth of the elements
-//! cargo bench --bench stream -- --write       writes docs/performance.md as well
+//! cargo bench --bench stream -- --write       writes docs/performance/stream.md as well
 //! ```
 
 mod counting;

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 /// What a bench does with its report: flattened into its arguments.
 #[derive(clap::Args)]
 pub(crate) struct Output {
-    /// Writes the report between this bench's markers of a file.
-    #[arg(long, require_equals = true, num_args = 0..=1, default_missing_value = "docs/performance.md")]
-    pub(crate) write: Option<PathBuf>,
+    /// Writes the report between this bench's markers of a file [default: docs/performance/BENCH.md].
+    #[arg(long, require_equals = true, num_args = 0..=1, default_missing_value = "", value_name = "FILE")]
+    write: Option<PathBuf>,
     /// Passed by cargo.
     #[arg(long, hide = true)]
     pub(crate) bench: bool,
@@ -20,12 +20,19 @@ impl Output {
     /// Prints the report, and writes it where it is wanted. If that fails, says why and ends the program.
     pub(crate) fn publish(&self, name: &str, report: &str) {
         println!("{report}");
-        if let Some(path) = &self.write
-            && let Err(error) = write_between(path, name, report)
+        if let Some(path) = self.file(name)
+            && let Err(error) = write_between(&path, name, report)
         {
             eprintln!("{error}");
             std::process::exit(2);
         }
+    }
+
+    /// Returns the file that the report `name` is written to, if it is to be written.
+    pub(crate) fn file(&self, name: &str) -> Option<PathBuf> {
+        let bench = name.trim_start_matches("bench:");
+        let default = || Path::new("docs/performance").join(bench).with_extension("md");
+        self.write.as_ref().map(|path| if path.as_os_str().is_empty() { default() } else { path.clone() })
     }
 }
 
