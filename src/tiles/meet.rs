@@ -19,6 +19,16 @@ use super::part::{AxisTiles, Part};
 use crate::error::Result;
 
 /// How the batches of two operations meet in a store.
+///
+/// ```
+/// use anabranch::tiles::{Meeting, Part};
+///
+/// // Batch 2 of the later operation reads elements that batch 3 of the earlier one writes.
+/// let (tiles, halo) = (Part::tiles([8]), Part::tiles([8]).halo([1], [1]));
+/// let met = Meeting::of(&[64], (&[8], &tiles), (&[8], &halo))?;
+/// assert_eq!(met.map(|met| (met.lag, met.reach)), Some((1, 1)));
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Meeting {
     /// By how many batches the last batch that is met is ahead, at the most: over all batches of the later

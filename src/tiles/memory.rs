@@ -35,6 +35,22 @@ pub(super) struct Placed {
 }
 
 /// The part of a store that is in memory while a group streams.
+///
+/// ```
+/// use anabranch::tiles::{Operation, Outline, Part, Rule};
+///
+/// # let mut outline = Outline::new();
+/// # let (a, b) = (outline.store("a", [64], 8), outline.store("b", [64], 8));
+/// # outline.op(Operation::new("fill", [8]).write(a, Part::tiles([8])));
+/// # let halo = Part::tiles([8]).halo([1], [1]);
+/// # outline.op(Operation::new("blur", [8]).read(a, halo).write(b, Part::tiles([8])));
+/// // A blur reads a tile of `a` with its neighbours.
+/// let streamed = outline.stream(Rule::Exact)?;
+/// let window = &streamed.groups()[0].windows()[0];
+/// assert_eq!((window.store, window.tiles), (a, Some(3)));
+/// assert_eq!((window.tile_bytes, window.store_bytes), (64, 512));
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Window {
     /// The store.

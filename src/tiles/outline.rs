@@ -41,10 +41,29 @@ pub struct Outline {
 }
 
 /// A store of an [`Outline`].
+///
+/// ```
+/// use anabranch::tiles::{Operation, Outline, Part};
+///
+/// let mut outline = Outline::new();
+/// let a = outline.store("a", [64], 8);
+/// outline.op(Operation::new("fill", [8]).write(a, Part::tiles([8])));
+/// assert_eq!(outline.store_name(a), "a");
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct StoreId(pub(super) u32);
 
 /// An operation of an [`Outline`].
+///
+/// ```
+/// use anabranch::tiles::{Operation, Outline};
+///
+/// let mut outline = Outline::new();
+/// outline.op(Operation::new("fill", [8]));
+/// let add = outline.op(Operation::new("add", [8]));
+/// assert_eq!(add.index(), 1);
+/// assert_eq!(outline.name_of(add), "add");
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct OpId(pub(super) u32);
 
@@ -63,6 +82,18 @@ impl OpId {
 
 /// An operation in a message. If others have its name, it shows its place among the operations, too:
 /// `'inc'`, or `'inc' (op 3)`.
+///
+/// ```
+/// use anabranch::tiles::{Operation, Outline, Rule};
+///
+/// let mut outline = Outline::new();
+/// outline.op(Operation::new("inc", [8]));
+/// outline.op(Operation::new("inc", [4]));
+/// let reasons = outline.reasons(Rule::Exact)?;
+/// assert_eq!(reasons[0].op().name, "inc");
+/// assert_eq!(reasons[0].op().to_string(), "'inc' (op 1)");
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OpName {
     /// The operation.
@@ -106,6 +137,19 @@ impl StoreShape {
 }
 
 /// What an operation does with a store.
+///
+/// ```
+/// use anabranch::tiles::{Mode, Operation, Outline, Part, Reason, Rule};
+///
+/// # let mut outline = Outline::new();
+/// # let a = outline.store("a", [64], 8);
+/// outline.op(Operation::new("fill", [8]).write(a, Part::tiles([8])));
+/// outline.op(Operation::new("use", [8]).read(a, Part::whole()));
+/// let reasons = outline.reasons(Rule::Exact)?;
+/// let Reason::NeedsLast { clash, .. } = &reasons[0] else { panic!("another reason: {}", reasons[0]) };
+/// assert_eq!((&clash.earlier.mode, &clash.later.mode), (&Mode::Write, &Mode::Read));
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Mode {
@@ -118,6 +162,18 @@ pub enum Mode {
 }
 
 /// A kind of operation.
+///
+/// ```
+/// use anabranch::tiles::{OpKind, Operation, Outline, Part, Reason, Rule};
+///
+/// # let mut outline = Outline::new();
+/// # let sum = outline.store("sum", [1], 8);
+/// outline.op(Operation::once("zero").kind(OpKind::Fill).write(sum, Part::whole()));
+/// outline.op(Operation::once("print").kind(OpKind::HostRead).read(sum, Part::whole()));
+/// let reasons = outline.reasons(Rule::Exact)?;
+/// assert!(matches!(reasons[..], [Reason::Kind { kind: OpKind::HostRead, .. }]));
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum OpKind {
@@ -141,6 +197,16 @@ pub(super) struct Access {
 }
 
 /// An operation: its batches, and what each of them does with stores.
+///
+/// ```
+/// use anabranch::tiles::{Operation, Outline, Part};
+///
+/// let mut outline = Outline::new();
+/// let (a, sum) = (outline.store("a", [64, 1024], 8), outline.store("sum", [1], 8));
+/// let add = Operation::new("add", [4, 16]).read(a, Part::tiles([16, 64])).reduce(sum, Part::whole(), "+");
+/// assert_eq!(add.batches(), 64);
+/// outline.op(add);
+/// ```
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Operation {
     pub(super) name: Name,

@@ -7,6 +7,18 @@ use super::part::Part;
 use crate::name::Name;
 
 /// Why an operation does not stream with those before it.
+///
+/// ```
+/// use anabranch::tiles::{Operation, Outline, Reason, Rule};
+///
+/// let mut outline = Outline::new();
+/// outline.op(Operation::new("fill", [8]));
+/// outline.op(Operation::new("add", [4]));
+/// let reasons = outline.reasons(Rule::Exact)?;
+/// assert!(matches!(reasons[..], [Reason::Batches { counts: [4, 8], .. }]));
+/// assert_eq!(reasons[0].to_string(), "'add' has 4 batches, and 'fill' has 8: let both have as many");
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Reason {
@@ -84,6 +96,22 @@ pub enum Reason {
 }
 
 /// Two uses of a store that must keep their order.
+///
+/// ```
+/// use anabranch::tiles::{Operation, Outline, Part, Reason, Rule};
+///
+/// # let mut outline = Outline::new();
+/// # let a = outline.store("a", [64], 8);
+/// outline.op(Operation::new("fill", [8]).write(a, Part::tiles([8])));
+/// outline.op(Operation::new("use", [8]).read(a, Part::whole()));
+/// let reasons = outline.reasons(Rule::Exact)?;
+/// if let Reason::NeedsLast { clash, .. } = &reasons[0] {
+///     let uses = "'fill' writes tiles of 8, and 'use' reads the whole store";
+///     assert_eq!(clash.to_string(), format!("store 'a': {uses}"));
+/// }
+/// # assert!(matches!(reasons[0], Reason::NeedsLast { .. }));
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Clash {
     /// The store.
@@ -98,6 +126,22 @@ pub struct Clash {
 }
 
 /// A use of a store.
+///
+/// ```
+/// use anabranch::tiles::{Operation, Outline, Part, Reason, Rule};
+///
+/// # let mut outline = Outline::new();
+/// # let a = outline.store("a", [64], 8);
+/// # outline.op(Operation::new("fill", [8]).write(a, Part::tiles([8])));
+/// # outline.op(Operation::new("use", [8]).read(a, Part::whole()));
+/// let reasons = outline.reasons(Rule::Exact)?;
+/// if let Reason::NeedsLast { clash, .. } = &reasons[0] {
+///     assert_eq!(clash.later.op.name, "use");
+///     assert!(clash.later.part.is_whole() && !clash.earlier.part.is_whole());
+/// }
+/// # assert!(matches!(reasons[0], Reason::NeedsLast { .. }));
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Side {
     /// The operation.

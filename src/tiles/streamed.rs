@@ -11,6 +11,20 @@ use super::rules::Group as Growing;
 use crate::error::{Kind, Result};
 
 /// Which operations stream together.
+///
+/// ```
+/// use anabranch::tiles::{Operation, Outline, Part, Rule};
+///
+/// # let mut outline = Outline::new();
+/// # let (a, b) = (outline.store("a", [64], 8), outline.store("b", [64], 8));
+/// outline.op(Operation::new("fill", [8]).write(a, Part::tiles([8])));
+/// let halo = Part::tiles([8]).halo([1], [1]);
+/// outline.op(Operation::new("blur", [8]).read(a, halo).write(b, Part::tiles([8])));
+/// // The blur of a batch needs the next batch of the fill.
+/// assert!(outline.stream(Rule::Exact)?.is_one());
+/// assert!(!outline.stream(Rule::InOrder)?.is_one());
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 #[non_exhaustive]
 pub enum Rule {
@@ -27,6 +41,21 @@ pub enum Rule {
 }
 
 /// How a scope streams. Made by [`Outline::stream`].
+///
+/// ```
+/// use anabranch::tiles::{Operation, Outline, Part, Rule};
+///
+/// # let mut outline = Outline::new();
+/// # let (a, b) = (outline.store("a", [64], 8), outline.store("b", [64], 8));
+/// outline.op(Operation::new("fill", [8]).write(a, Part::tiles([8])));
+/// outline.op(Operation::new("inc", [8]).read(a, Part::tiles([8])).write(b, Part::tiles([8])));
+/// let streamed = outline.stream(Rule::Exact)?;
+/// println!("{streamed}");
+/// assert!(streamed.is_one());
+/// // Two tiles of a batch, and not two stores.
+/// assert_eq!((streamed.bytes(1), streamed.unstreamed_bytes()), (128, 1024));
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Streamed {
     outline: Outline,
@@ -36,6 +65,23 @@ pub struct Streamed {
 }
 
 /// Operations that stream together.
+///
+/// ```
+/// use anabranch::tiles::{Operation, Outline, Part, Rule};
+///
+/// # let mut outline = Outline::new();
+/// # let (a, b) = (outline.store("a", [64], 8), outline.store("b", [64], 8));
+/// # outline.op(Operation::new("fill", [8]).write(a, Part::tiles([8])));
+/// # let halo = Part::tiles([8]).halo([1], [1]);
+/// # outline.op(Operation::new("blur", [8]).read(a, halo).write(b, Part::tiles([8])));
+/// let streamed = outline.stream(Rule::Exact)?;
+/// let group = &streamed.groups()[0];
+/// for (op, skew) in group.ops().zip(group.skews()) {
+///     println!("{} runs {skew} batches behind", outline.name_of(op));
+/// }
+/// assert_eq!((group.batches(), group.steps()), (8, 9));
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Group {
     ops: Vec<Placed>,
