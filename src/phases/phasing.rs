@@ -16,6 +16,20 @@ use crate::name::Name;
 /// without a state handles several items side by side there.
 ///
 /// Prints itself as a table: the phases with their nodes, and what follows from them.
+///
+/// ```
+/// use anabranch::phases::Work;
+///
+/// let mut work = Work::new();
+/// let (gpu, cpu) = (work.resource("GPU", 1), work.resource("CPU", 1));
+/// let (detect, track) = (work.node("detect", gpu, 3.0), work.node("track", cpu, 1.0));
+/// work.edge(detect, track, 4096);
+/// let phasing = work.auto(2)?;
+/// println!("{phasing}");
+/// assert_eq!((phasing.depth(), phasing.phase_of(track)), (2, 2));
+/// assert_eq!((phasing.period_us(), phasing.latency_us()), (3.0, 4.0));
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Phasing {
     pub(super) checked: Arc<Checked>,
@@ -32,6 +46,18 @@ pub struct Phasing {
 }
 
 /// How the phases were found.
+///
+/// ```
+/// use anabranch::phases::{Method, Work};
+///
+/// # let mut work = Work::new();
+/// # let cpu = work.resource("CPU", 2);
+/// # let (read, draw) = (work.node("read", cpu, 1.0), work.node("draw", cpu, 1.0));
+/// # work.edge(read, draw, 4096);
+/// assert_eq!(work.each()?.method(), Method::Given);
+/// assert_eq!(work.auto(2)?.method(), Method::Exact);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Method {
@@ -44,6 +70,19 @@ pub enum Method {
 }
 
 /// What bounds the period from below.
+///
+/// ```
+/// use anabranch::phases::{Bound, Work};
+///
+/// # let mut work = Work::new();
+/// # let (gpu, cpu) = (work.resource("GPU", 1), work.resource("CPU", 1));
+/// # let (detect, track) = (work.node("detect", gpu, 3.0), work.node("track", cpu, 1.0));
+/// # work.edge(detect, track, 4096);
+/// // In one phase, each item takes the whole path. In two, the GPU is always busy.
+/// assert_eq!(work.written()?.bound(), Bound::CriticalPath(1));
+/// assert_eq!(work.auto(2)?.bound(), Bound::Resource("GPU".into()));
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Bound {
@@ -58,6 +97,21 @@ pub enum Bound {
 }
 
 /// How busy a resource is.
+///
+/// ```
+/// use anabranch::phases::Work;
+///
+/// # let mut work = Work::new();
+/// # let (gpu, cpu) = (work.resource("GPU", 1), work.resource("CPU", 1));
+/// # let (detect, track) = (work.node("detect", gpu, 4.0), work.node("track", cpu, 1.0));
+/// # work.edge(detect, track, 4096);
+/// for load in work.auto(2)?.loads() {
+///     println!("{}: {:.0} % busy", load.name, 100.0 * load.share);
+/// }
+/// # let shares: Vec<f64> = work.auto(2)?.loads().map(|load| load.share).collect();
+/// # assert_eq!(shares, [1.0, 0.25]);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct Load {
@@ -74,6 +128,22 @@ pub struct Load {
 }
 
 /// When a node runs in each schedule iteration, in microseconds from its start.
+///
+/// ```
+/// use anabranch::phases::Work;
+///
+/// # let mut work = Work::new();
+/// # let (gpu, cpu) = (work.resource("GPU", 1), work.resource("CPU", 1));
+/// # let (detect, track) = (work.node("detect", gpu, 3.0), work.node("track", cpu, 1.0));
+/// # work.edge(detect, track, 4096);
+/// let phasing = work.auto(2)?;
+/// for span in phasing.iteration() {
+///     println!("{:?}: {} to {} us", phasing.name_of(span.node), span.start_us, span.end_us);
+/// }
+/// // `track` of an item runs beside `detect` of the next one.
+/// assert!(phasing.iteration().iter().all(|span| span.start_us == 0.0));
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct PhaseSpan {

@@ -8,6 +8,20 @@ use crate::error::{Kind, Result};
 use crate::graph::NodeId;
 
 /// When a node runs for one item, in microseconds from the start of the first one.
+///
+/// ```
+/// use anabranch::phases::{Beat, Work};
+///
+/// # let mut work = Work::new();
+/// # let (gpu, cpu) = (work.resource("GPU", 1), work.resource("CPU", 1));
+/// # let (detect, track) = (work.node("detect", gpu, 3.0), work.node("track", cpu, 1.0));
+/// # work.edge(detect, track, 4096);
+/// let spans = work.auto(2)?.simulate(2, Beat::Elastic)?;
+/// let tracked = spans.iter().filter(|span| span.node == track);
+/// let ends: Vec<(u64, f64)> = tracked.map(|span| (span.item, span.end_us)).collect();
+/// assert_eq!(ends, [(0, 4.0), (1, 7.0)]);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct ItemSpan {
@@ -26,6 +40,22 @@ pub struct ItemSpan {
 }
 
 /// When a schedule iteration may begin.
+///
+/// ```
+/// use anabranch::phases::{Beat, ItemSpan, Work};
+///
+/// # let mut work = Work::new();
+/// # let nodes = [("read", 3.0), ("detect", 1.0), ("draw", 3.0)].map(|(name, cost_us)| {
+/// #     let engine = work.resource(format!("the engine of {name}"), 1);
+/// #     work.node(name, engine, cost_us)
+/// # });
+/// # nodes.windows(2).for_each(|pair| work.edge(pair[0], pair[1], 4096));
+/// let phasing = work.each()?;
+/// let end = |spans: Vec<ItemSpan>| spans.iter().map(|span| span.end_us).fold(0.0, f64::max);
+/// assert_eq!(end(phasing.simulate(2, Beat::Lockstep)?), 12.0);
+/// assert_eq!(end(phasing.simulate(2, Beat::Elastic)?), 10.0);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Beat {
     /// When the schedule iteration before it has ended.

@@ -5,6 +5,17 @@ use crate::graph::NodeId;
 use crate::name::Name;
 
 /// A resource of one [`Work`], by its position: an engine of a device, a core, a pool of workers.
+///
+/// ```
+/// use anabranch::phases::Work;
+///
+/// let mut work = Work::new();
+/// let gpu = work.resource("GPU", 1);
+/// work.node("detect", gpu, 3.0);
+/// let phasing = work.written()?;
+/// assert!(phasing.resource_name(gpu).is_some_and(|name| *name == "GPU"));
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Resource(pub(super) u32);
 
@@ -16,6 +27,19 @@ impl Resource {
 }
 
 /// The work of one item, as data: nodes with costs on resources, and the edges between them. No closures.
+///
+/// ```
+/// use anabranch::phases::Work;
+///
+/// let mut work = Work::new();
+/// let cores = work.resource("core", 2);
+/// let (read, draw) = (work.node("read", cores, 20.0), work.node("draw", cores, 30.0));
+/// work.edge(read, draw, 1 << 20);
+/// // With two phases, one core reads an item while the other draws the item before.
+/// assert_eq!(work.auto(1)?.period_us(), 50.0);
+/// assert_eq!(work.auto(2)?.period_us(), 30.0);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Work {
     pub(super) nodes: Vec<NodeWork>,
