@@ -5,6 +5,22 @@ use crate::device::sim::{Order, next_order};
 use crate::error::Result;
 
 /// The result of an exploration. Made by [`Simulation::explore`] and [`explore`](crate::explore).
+///
+/// ```
+/// use anabranch::graph::{Backend, Shape};
+/// use anabranch::sim::Simulation;
+///
+/// # let mut shape = Shape::new();
+/// # let [a, b, c] = ["a", "b", "c"].map(|name| shape.node(name, Backend::Gpu));
+/// # [(a, b), (a, c)].into_iter().for_each(|(from, to)| shape.read(from, 0, to));
+/// // `b` and `c` read `a`, so one of the two comes first.
+/// let explored = Simulation::new(&shape.schedule()?).explore(100, |log| {
+///     assert_eq!(log.failed().count(), 0);
+///     Ok(())
+/// })?;
+/// assert_eq!((explored.orders, explored.is_complete), (2, true));
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Explored {

@@ -8,6 +8,22 @@ use crate::name::Name;
 use crate::plan::{Span, StreamKind};
 
 /// The end of a node.
+///
+/// ```
+/// use anabranch::graph::{Backend, Shape};
+/// use anabranch::sim::{Ending, Faults, SimEvent, Simulation};
+///
+/// # let mut shape = Shape::new();
+/// # let [a, b] = ["a", "b"].map(|name| shape.node(name, Backend::Gpu));
+/// # shape.read(a, 0, b);
+/// let log = Simulation::new(&shape.schedule()?).faults(Faults::new(7).fail_node(a)).run()?;
+/// let endings = log.events().iter().filter_map(|event| match event {
+///     SimEvent::End { ending, .. } => Some(*ending),
+///     _ => None,
+/// });
+/// assert_eq!(endings.collect::<Vec<_>>(), [Ending::Failed, Ending::Skipped]);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Ending {
@@ -33,6 +49,22 @@ impl fmt::Display for Ending {
 }
 
 /// An event of a simulation.
+///
+/// ```
+/// use anabranch::graph::{Backend, Shape};
+/// use anabranch::sim::{SimEvent, Simulation};
+///
+/// # let mut shape = Shape::new();
+/// # let [a, b] = ["a", "b"].map(|name| shape.node(name, Backend::Gpu));
+/// # shape.read(a, 0, b);
+/// let log = Simulation::new(&shape.schedule()?).run()?;
+/// let starts = log.events().iter().filter_map(|event| match *event {
+///     SimEvent::Start { at_us, node, .. } => Some((node, at_us)),
+///     _ => None,
+/// });
+/// assert_eq!(starts.collect::<Vec<_>>(), [(a, 0.0), (b, 1.0)]);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum SimEvent {
@@ -77,6 +109,22 @@ pub enum SimEvent {
 }
 
 /// Two nodes of which one depends on the other, but which the programs do not order.
+///
+/// ```
+/// use anabranch::graph::{Backend, Shape};
+/// use anabranch::plan::{Step, StreamKind};
+/// use anabranch::sim::Simulation;
+///
+/// let mut shape = Shape::new();
+/// let [a, b] = ["a", "b"].map(|name| shape.node(name, Backend::Gpu));
+/// shape.read(a, 0, b);
+/// // A stream for each node, and no wait between them.
+/// let programs = [a, b].map(|node| (StreamKind::Device(0), vec![Step::Run(node)]));
+/// let log = Simulation::of_programs(shape, programs.to_vec()).run()?;
+/// let races = log.races().unwrap_or_default();
+/// assert_eq!((races[0].earlier, races[0].later), (a, b));
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Race {
     /// The node that should come first.
@@ -97,6 +145,20 @@ impl fmt::Display for Race {
 /// The log of one simulation. Made by [`Simulation::run`](crate::sim::Simulation::run).
 ///
 /// `{}` writes a line for each event. Equal simulations write the same bytes on every machine.
+///
+/// ```
+/// use anabranch::graph::{Backend, Shape};
+/// use anabranch::sim::Simulation;
+///
+/// # let mut shape = Shape::new();
+/// # let [a, b] = ["a", "b"].map(|name| shape.node(name, Backend::Gpu));
+/// # shape.read(a, 0, b);
+/// let log = Simulation::new(&shape.schedule()?).run()?;
+/// println!("{log}");
+/// assert_eq!((log.makespan_us(), log.spans().len()), (2.0, 2));
+/// assert_eq!(log.races(), Some(&[][..]));
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct SimLog {
     pub(super) shape: Arc<Shape>,

@@ -16,6 +16,19 @@ use crate::plan::{Point, Schedule, Step, StreamKind, check_steps};
 ///
 /// A `gpu` node takes a compute slot, a `mixed` node a slot for copies to the device, a `cpu` node a core. A
 /// node whose command is `copy-up` or `copy-down` takes a slot of that copy engine.
+///
+/// ```
+/// use anabranch::graph::{Backend, Shape};
+/// use anabranch::sim::{Simulation, Slots};
+///
+/// let mut shape = Shape::new();
+/// ["a", "b", "c", "d"].map(|name| shape.node(name, Backend::Gpu));
+/// // Two kernels at the same time, and then the other two.
+/// let slots = Slots::default().compute(2);
+/// let log = Simulation::new(&shape.schedule()?).slots(slots).run()?;
+/// assert_eq!(log.makespan_us(), 2.0);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Slots {
