@@ -26,6 +26,24 @@ const FRAME_BYTES_MAX: usize = 1 << 31;
 /// without values, if the values of a run take at most 64 KiB.
 ///
 /// A plan prints as a table of its programs.
+///
+/// ```
+/// use anabranch::{Executor, Graph, inputs};
+///
+/// let mut g = Graph::new();
+/// let x = g.input::<i32>("x");
+/// let double = g.task("double", &x, |x: &i32| 2 * x);
+/// g.output("double", &double);
+/// let plan = g.compile()?;
+/// println!("{plan}");
+/// let exec = Executor::inline();
+/// for x in 1..=3 {
+///     let run = exec.run(&plan, inputs! { "x" => x });
+///     let mut outputs = futures::executor::block_on(run)?;
+///     assert_eq!(*outputs.take::<i32>("double")?, 2 * x);
+/// }
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Plan(Arc<PlanInner>);
 

@@ -16,6 +16,20 @@ use crate::graph::{COST_US_MAX, Links, NodeId, Shape, kahn_order};
 /// Use it for devices where the number of streams is given and the makespan matters. It depends on good
 /// costs: measure them, and use [`Plan::recompile`](super::Plan::recompile). O((n + m) log n) for any number
 /// of streams.
+///
+/// ```
+/// use anabranch::graph::{Backend, Shape};
+/// use anabranch::policy::CriticalPath;
+///
+/// let mut shape = Shape::new();
+/// let [slow, _, _] = ["slow", "b", "c"].map(|name| shape.node(name, Backend::Gpu));
+/// shape.nodes_mut()[slow.index()].cost_us = 20.0;
+/// // The other two nodes share the second stream.
+/// let schedule = shape.schedule_with(&CriticalPath::default().streams(2))?;
+/// assert_eq!(schedule.streams(), 2);
+/// assert_eq!(schedule.steps(schedule.stream_of(slow)).len(), 1);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct CriticalPath {
     streams: u32,

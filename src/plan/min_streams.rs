@@ -14,6 +14,18 @@ use crate::graph::{Links, NodeId, Shape, kahn_order};
 /// A node is first matched with the successor of the highest rank. O(n³/64) at worst, so it is used for
 /// graphs of up to 4,096 nodes. Larger graphs get the chains of [`Ranked`], which may be more than needed,
 /// and the plan says so.
+///
+/// ```
+/// use anabranch::graph::{Backend, Shape};
+/// use anabranch::policy::MinStreams;
+///
+/// let mut shape = Shape::new();
+/// let [a, b, c, d] = ["a", "b", "c", "d"].map(|name| shape.node(name, Backend::Gpu));
+/// [(a, b), (a, c), (b, d), (c, d)].into_iter().for_each(|(from, to)| shape.read(from, 0, to));
+/// // Only `b` and `c` are independent.
+/// assert_eq!(shape.schedule_with(&MinStreams)?.streams(), 2);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MinStreams;
 

@@ -9,6 +9,19 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 /// The choice of streams for an engine's kernels. Kernels wait for their dependencies with any choice.
+///
+/// ```
+/// use anabranch::policy::Placement;
+/// use anabranch::{Engine, Executor};
+/// # use anabranch::Op;
+///
+/// # futures::executor::block_on(async {
+/// // On a GPU, the kernels of this engine run one after the other.
+/// let engine = Engine::builder(&Executor::host()?).placement(Placement::Single).build()?;
+/// # engine.push(Op::task("start", (), (), || ())).await?;
+/// # engine.idle().await?;
+/// # Ok::<(), anabranch::Error>(()) }).unwrap();
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Placement {

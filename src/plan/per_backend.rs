@@ -9,6 +9,20 @@ use crate::graph::{Backend, Shape};
 /// the others are on stream 0. From DALI's Executor 2.0.
 ///
 /// Uploads and decoding overlap with kernels. Each hand-over costs at most one wait. O(n + m).
+///
+/// ```
+/// use anabranch::graph::{Backend, Shape};
+/// use anabranch::policy::PerBackend;
+///
+/// let mut shape = Shape::new();
+/// let uploads = ["up 0", "up 1"].map(|name| shape.node(name, Backend::Mixed));
+/// let kernels = ["add 0", "add 1"].map(|name| shape.node(name, Backend::Gpu));
+/// uploads.into_iter().zip(kernels).for_each(|(upload, kernel)| shape.read(upload, 0, kernel));
+/// let schedule = shape.schedule_with(&PerBackend)?;
+/// assert_eq!(uploads.map(|node| schedule.stream_of(node)), [0, 0]);
+/// assert_eq!(kernels.map(|node| schedule.stream_of(node)), [1, 1]);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PerBackend;
 

@@ -70,6 +70,18 @@ pub trait Policy {
 /// A policy's answer: the labels of each node's streams. A node may have no stream.
 ///
 /// The same label on nodes of several devices means one stream on each of the devices.
+///
+/// ```
+/// use anabranch::graph::{Backend, Shape};
+/// use anabranch::policy::Assignment;
+///
+/// let mut shape = Shape::new();
+/// let (load, scale) = (shape.node("load", Backend::Cpu), shape.node("scale", Backend::Gpu));
+/// let mut assignment = Assignment::none(&shape);
+/// assignment.set(scale, 3);
+/// assert_eq!(assignment.of(scale).collect::<Vec<_>>(), [3]);
+/// assert_eq!(assignment.of(load).len(), 0);
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Assignment {
     /// The first stream of each node.

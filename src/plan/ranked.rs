@@ -28,6 +28,17 @@ const TRIES_MAX: usize = 16;
 ///
 /// Nodes that span several devices get a stream on each. O(n + m), times the limit where it is reached. Above
 /// 4,096 nodes there is one bounded search per node, and the plan may have more streams than needed.
+///
+/// ```
+/// use anabranch::graph::{Backend, Shape};
+/// use anabranch::policy::Ranked;
+///
+/// let mut shape = Shape::new();
+/// ["a", "b", "c", "d"].map(|name| shape.node(name, Backend::Gpu));
+/// assert_eq!(shape.schedule_with(&Ranked::default())?.streams(), 4);
+/// assert_eq!(shape.schedule_with(&Ranked::default().max_streams(2))?.streams(), 2);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Ranked {
     max_streams: Option<u32>,

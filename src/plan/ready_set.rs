@@ -17,6 +17,22 @@ use crate::graph::{Links, NodeId, Shape, kahn_order};
 /// the common part. On a wavefront they do not, and the cost of a node grows with the width. After 130
 /// million steps over entries, about two seconds (a wavefront of 400,000 nodes), the policy gives up and uses
 /// the streams of [`Ranked`], and the plan says so.
+///
+/// ```
+/// use anabranch::graph::{Backend, Shape};
+/// use anabranch::policy::ReadySet;
+///
+/// # let mut shape = Shape::new();
+/// # let names = ["load", "left", "right", "join"];
+/// # let [load, left, right, join] = names.map(|name| shape.node(name, Backend::Gpu));
+/// # for (from, to) in [(load, left), (load, right), (left, join), (right, join)] {
+/// #     shape.read(from, 0, to);
+/// # }
+/// let schedule = shape.schedule_with(&ReadySet)?;
+/// assert_eq!([load, left, join].map(|node| schedule.stream_of(node)), [0, 0, 0]);
+/// assert_eq!(schedule.stream_of(right), 1);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReadySet;
 

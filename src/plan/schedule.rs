@@ -21,6 +21,19 @@ use crate::graph::{Links, NodeId, Role, Rows, Shape, kahn_order};
 const EDGES_MAX: usize = 1 << 30;
 
 /// The kind of a stream: a device stream, or a chain of host work.
+///
+/// ```
+/// use anabranch::graph::{Backend, Shape};
+/// use anabranch::plan::StreamKind;
+///
+/// let mut shape = Shape::new();
+/// let (read, scale) = (shape.node("read", Backend::Cpu), shape.node("scale", Backend::Gpu));
+/// shape.read(read, 0, scale);
+/// let schedule = shape.schedule()?;
+/// assert_eq!(schedule.kind(schedule.stream_of(scale)), StreamKind::Device(0));
+/// assert_eq!(schedule.kind(schedule.stream_of(read)), StreamKind::Host);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum StreamKind {
     /// A stream, chosen by the policy, of the device with this ordinal.
@@ -273,6 +286,21 @@ pub(super) struct Takes {
 }
 
 /// The schedule of an inner graph: of the condition or the body of a loop, or of an arm of a branch.
+///
+/// ```
+/// use anabranch::Graph;
+/// use anabranch::graph::{Role, times};
+///
+/// let mut g = Graph::new();
+/// let one = g.task("one", (), || 1.0);
+/// let grown = g.repeat("grow", &one, times(5), |b, z| b.task("mul", &z, |z: &f64| z * 1.1));
+/// g.output("grown", &grown);
+/// let plan = g.compile()?;
+/// let body = &plan.schedule().inner()[0];
+/// assert_eq!((body.role(), body.around()), (Role::Body, None));
+/// assert_eq!(body.schedule().order().len(), 1);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct InnerSchedule(pub(super) Nested<Schedule>);
 

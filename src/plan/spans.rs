@@ -13,6 +13,20 @@ use crate::graph::{COST_US_MAX, NODES_MAX, NodeId, Role};
 const END_US_MAX: f64 = COST_US_MAX * NODES_MAX as f64;
 
 /// The time in which one node ran on one stream. Times are in microseconds from the start.
+///
+/// ```
+/// use anabranch::graph::{Backend, Shape};
+/// use anabranch::plan::Span;
+///
+/// let mut shape = Shape::new();
+/// let [a, b] = ["a", "b"].map(|name| shape.node(name, Backend::Gpu));
+/// shape.read(a, 0, b);
+/// shape.nodes_mut()[a.index()].cost_us = 5.0;
+/// let spans = shape.schedule()?.spans();
+/// assert_eq!(spans[1], Span::new(b, 0, 5.0, 6.0));
+/// assert_eq!(Span::makespan_us(&spans), 6.0);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct Span {

@@ -5,6 +5,20 @@ use super::releases::Releases;
 use crate::graph::{NodeId, Rows};
 
 /// A point in a stream's order of work. Point 0 of every stream is always reached. Records count from 1.
+///
+/// ```
+/// use anabranch::plan::{Point, Step};
+///
+/// # let mut shape = anabranch::graph::Shape::new();
+/// # let [a, b] = ["a", "b"].map(|name| shape.node(name, anabranch::graph::Backend::Gpu));
+/// # let c = shape.node("c", anabranch::graph::Backend::Gpu);
+/// # shape.read(a, 0, c);
+/// # shape.read(b, 0, c);
+/// let schedule = shape.schedule()?;
+/// // Stream 0 waits for the first record of stream 1.
+/// assert!(schedule.steps(0).contains(&Step::Wait(Point::new(1, 1))));
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
 pub struct Point {
@@ -22,6 +36,18 @@ impl Point {
 }
 
 /// One step of a program.
+///
+/// ```
+/// use anabranch::graph::{Backend, Shape};
+/// use anabranch::plan::Step;
+///
+/// let mut shape = Shape::new();
+/// let [a, b] = ["a", "b"].map(|name| shape.node(name, Backend::Gpu));
+/// shape.read(a, 0, b);
+/// let schedule = shape.schedule()?;
+/// assert_eq!(schedule.steps(0), [Step::Run(a), Step::Run(b), Step::Release(a)]);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Step {
     /// Waits until another stream has reached the point.
