@@ -23,6 +23,19 @@ use crate::name::Name;
 ///
 /// Numbers and names follow the files. Everything is checked when it is read, so an `App` has no mistake that
 /// this page names.
+///
+/// ```
+/// use anabranch::app::App;
+///
+/// # let file = "src/app/sample/camera.app.json";
+/// let app = App::open(file)?;
+/// assert_eq!(app.name(), "camera");
+/// let epoch = &app.schedule(None)?.hyperepochs[0].epochs[0];
+/// let (written, better) = (app.written(epoch)?.phasing, app.auto(epoch, 3)?.phasing);
+/// println!("{better}");
+/// assert_eq!((written.period_us(), better.period_us()), (7_100.0, 5_100.0));
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct App {
     name: Name,
@@ -37,6 +50,14 @@ pub struct App {
 }
 
 /// A state of an application: it says which schedule runs.
+///
+/// ```
+/// # let app = anabranch::app::App::open("src/app/sample/camera.app.json")?;
+/// let default = app.states().iter().find(|state| state.is_default);
+/// assert!(default.is_some_and(|state| state.name == *"RUN" && state.schedule == *"run"));
+/// assert_eq!(app.schedule(Some("RUN"))?.name, app.schedule(None)?.name);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct AppState {

@@ -47,6 +47,17 @@ impl fmt::Display for Place {
 }
 
 /// Something in a description that is allowed, and may not be meant.
+///
+/// ```
+/// # let app = anabranch::app::App::open("src/app/sample/camera.app.json")?;
+/// let log = &app.schedule(None)?.hyperepochs[0].epochs[1];
+/// for warning in app.written(log)?.warnings.iter().chain(app.warnings()) {
+///     println!("{warning}");
+///     assert!(warning.file().ends_with("camera.app.json"));
+/// }
+/// # assert!(!app.written(log)?.warnings.is_empty());
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Warning {
     place: Place,

@@ -10,10 +10,25 @@ use super::processor::Processor;
 use crate::name::Name;
 
 /// A component with passes, by its position in [`App::components`](super::App::components).
+///
+/// ```
+/// # let app = anabranch::app::App::open("src/app/sample/camera.app.json")?;
+/// let pass = &app.passes()[0];
+/// let component = &app.components()[pass.component.index()];
+/// assert_eq!(component.name, "decode");
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ComponentId(pub(super) u32);
 
 /// A pass, by its position in [`App::passes`](super::App::passes).
+///
+/// ```
+/// # let app = anabranch::app::App::open("src/app/sample/camera.app.json")?;
+/// let pass = app.pass("detect.PROCESS");
+/// assert!(pass.is_some_and(|pass| app.passes()[pass.index()].name == *"detect.PROCESS"));
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PassId(pub(super) u32);
 
@@ -32,6 +47,16 @@ impl PassId {
 }
 
 /// A component with passes: what the files call a node.
+///
+/// ```
+/// # let app = anabranch::app::App::open("src/app/sample/camera.app.json")?;
+/// let decode = &app.components()[0];
+/// assert_eq!(decode.name, "decode");
+/// assert_eq!(decode.kind, "Decode");
+/// assert_eq!(decode.machine.as_deref(), Some("machine0"));
+/// assert_eq!((decode.inputs.len(), decode.outputs.len(), decode.passes().len()), (0, 1, 1));
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Component {
@@ -76,6 +101,14 @@ impl Component {
 }
 
 /// A port of a component.
+///
+/// ```
+/// # let app = anabranch::app::App::open("src/app/sample/camera.app.json")?;
+/// let port = &app.components()[0].outputs[0];
+/// assert_eq!(port.name, "FRAME");
+/// assert_eq!((port.kind.as_deref(), port.bytes), (Some("Frame"), Some(6_220_800)));
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PortShape {
@@ -92,6 +125,16 @@ pub struct PortShape {
 }
 
 /// A pass of a component.
+///
+/// ```
+/// use anabranch::app::Processor;
+///
+/// # let app = anabranch::app::App::open("src/app/sample/camera.app.json")?;
+/// let on_gpu = app.passes().iter().filter(|pass| pass.processor == Processor::Gpu);
+/// let names: Vec<_> = on_gpu.map(|pass| &pass.name).collect();
+/// assert_eq!(names, ["detect.PROCESS"]);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Pass {
@@ -110,6 +153,15 @@ pub struct Pass {
 }
 
 /// A port of a component: its position among the inputs or the outputs, and in an array port.
+///
+/// ```
+/// # let app = anabranch::app::App::open("src/app/sample/camera.app.json")?;
+/// let source = app.connections()[0].source;
+/// let component = &app.components()[source.component.index()];
+/// assert_eq!(component.name, "decode");
+/// assert_eq!(component.outputs[source.port as usize].name, "FRAME");
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
 pub struct End {
@@ -122,6 +174,16 @@ pub struct End {
 }
 
 /// A connection from an output port to an input port, through the ports of graphlets.
+///
+/// ```
+/// # let app = anabranch::app::App::open("src/app/sample/camera.app.json")?;
+/// for connection in app.connections() {
+///     let [source, target] = [connection.source, connection.target].map(|end| end.component.index());
+///     println!("{} -> {}", app.components()[source].name, app.components()[target].name);
+/// }
+/// assert_eq!(app.connections().iter().filter(|connection| connection.is_direct()).count(), 2);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Connection {
@@ -151,6 +213,14 @@ impl Connection {
 }
 
 /// A process of the application.
+///
+/// ```
+/// # let app = anabranch::app::App::open("src/app/sample/camera.app.json")?;
+/// let process = &app.processes()[0];
+/// assert_eq!(process.name, "worker");
+/// assert_eq!(process.run_on.as_deref(), Some("machine0"));
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Process {

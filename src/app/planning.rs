@@ -14,6 +14,17 @@ use crate::name::Name;
 use crate::phases::{Phasing, Work};
 
 /// An epoch with its phases planned. Node `i` of the phasing is runnable `i` of the epoch.
+///
+/// ```
+/// # let app = anabranch::app::App::open("src/app/sample/camera.app.json")?;
+/// let epoch = &app.schedule(None)?.hyperepochs[0].epochs[0];
+/// let plan = app.auto(epoch, 3)?;
+/// println!("{}", plan.phasing);
+/// assert_eq!(plan.rows(&app, epoch), [vec![], vec!["decode"], vec!["detect"], vec!["track"]]);
+/// // Both direct connections need a `fifo-size` of 2.
+/// assert_eq!((plan.too_small(&app).len(), plan.messages_in_flight()), (2, 4));
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct EpochPlan {

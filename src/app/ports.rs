@@ -9,6 +9,17 @@
 use std::collections::VecDeque;
 
 /// What a port does with a message that finds the queue full, and whether it has a queue at all.
+///
+/// ```
+/// use anabranch::app::ports::{Mode, Order, Port};
+///
+/// let order = Order::ProducerFirst;
+/// let mut port = Port { offset: 1, order, mode: Mode::Fifo, capacity: 1, reuse: false };
+/// // The queue is too small: a send fails, or messages are dropped.
+/// assert_eq!(port.simulate(9).producer_error_at, Some(3));
+/// port.mode = Mode::Mailbox;
+/// assert_eq!(port.simulate(9).dropped[0], 2);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
@@ -23,6 +34,14 @@ pub enum Mode {
 }
 
 /// Which of the two comes first within an iteration of the schedule.
+///
+/// ```
+/// use anabranch::app::ports::{Order, capacity_needed};
+///
+/// // The consumer is in the next phase. If it comes first, it empties the slot for the producer.
+/// assert_eq!(capacity_needed(1, Order::ConsumerFirst), 1);
+/// assert_eq!(capacity_needed(1, Order::ProducerFirst), 2);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Order {
     /// The producer sends before the consumer receives.
@@ -33,6 +52,14 @@ pub enum Order {
 }
 
 /// One connection of the original framework.
+///
+/// ```
+/// use anabranch::app::ports::{Mode, Order, Port};
+///
+/// let port = Port { offset: 2, order: Order::ProducerFirst, mode: Mode::Fifo, capacity: 3, reuse: false };
+/// assert_eq!(port.first_lost(100), None);
+/// assert!(Port { capacity: 1, ..port }.first_lost(100).is_some());
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Port {
     /// How many phases the consumer is behind the producer.
@@ -48,6 +75,16 @@ pub struct Port {
 }
 
 /// What happened on a connection.
+///
+/// ```
+/// use anabranch::app::ports::{Mode, Order, Port};
+///
+/// # let port = Port { offset: 1, order: Order::ProducerFirst, mode: Mode::Fifo, capacity: 2, reuse: false };
+/// // The consumer is one phase behind.
+/// let traffic = port.simulate(3);
+/// assert_eq!(traffic.delivered, [None, Some(1), Some(2)]);
+/// assert!(traffic.dropped.is_empty());
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Traffic {
     /// The message that the receive of each iteration got, from iteration 1 on.
@@ -60,6 +97,14 @@ pub struct Traffic {
 
 /// Returns the smallest capacity with which no message of a connection is lost: one more than the phases it
 /// crosses, and one less than that if the consumer comes first.
+///
+/// ```
+/// use anabranch::app::ports::{Mode, Order, Port, capacity_needed};
+///
+/// let (order, mode, reuse) = (Order::ProducerFirst, Mode::Fifo, false);
+/// let port = Port { offset: 4, order, mode, capacity: capacity_needed(4, order), reuse };
+/// assert_eq!((port.capacity, port.first_lost(100)), (5, None));
+/// ```
 pub fn capacity_needed(offset: u32, order: Order) -> u32 {
     match order {
         Order::ProducerFirst => offset.saturating_add(1),

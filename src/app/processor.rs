@@ -3,6 +3,13 @@
 use std::fmt;
 
 /// The processor of a pass.
+///
+/// ```
+/// use anabranch::app::Processor;
+///
+/// assert!(Processor::Gpu.is_device() && !Processor::Cpu.is_device());
+/// assert_eq!(Processor::CuDla.to_string(), "CUDLA");
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Deserialize)]
 pub enum Processor {
     /// A core of the host.

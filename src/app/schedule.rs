@@ -8,6 +8,14 @@ use super::processor::Processor;
 use crate::name::Name;
 
 /// A schedule of the application: its hyperepochs run side by side, on resources of their own.
+///
+/// ```
+/// # let app = anabranch::app::App::open("src/app/sample/camera.app.json")?;
+/// let schedule = app.schedule(Some("RUN"))?;
+/// assert_eq!(schedule.name, "run");
+/// assert_eq!(schedule.hyperepochs[0].name, "main");
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct StmSchedule {
@@ -18,6 +26,14 @@ pub struct StmSchedule {
 }
 
 /// A part of the machine that runs its epochs again and again.
+///
+/// ```
+/// # let app = anabranch::app::App::open("src/app/sample/camera.app.json")?;
+/// let hyperepoch = &app.schedule(None)?.hyperepochs[0];
+/// assert_eq!((hyperepoch.period_ns, hyperepoch.epochs.len()), (10_000_000, 2));
+/// assert!(hyperepoch.simulate()?.fits());
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Hyperepoch {
@@ -36,6 +52,14 @@ pub struct Hyperepoch {
 }
 
 /// An engine of a hyperepoch, by its position in [`Hyperepoch::engines`].
+///
+/// ```
+/// # let app = anabranch::app::App::open("src/app/sample/camera.app.json")?;
+/// let hyperepoch = &app.schedule(None)?.hyperepochs[0];
+/// let runnable = &hyperepoch.epochs[0].runnables[0];
+/// assert_eq!(hyperepoch.engines[runnable.engine.index()].name, "machine0.CPU");
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct EngineId(pub(super) u32);
 
@@ -47,6 +71,14 @@ impl EngineId {
 }
 
 /// What runnables occupy: all CPUs of a machine, or engines of one kind.
+///
+/// ```
+/// # let app = anabranch::app::App::open("src/app/sample/camera.app.json")?;
+/// let engines = app.schedule(None)?.hyperepochs[0].engines.iter();
+/// let lanes: Vec<(&str, u32)> = engines.map(|engine| (&*engine.name, engine.lanes)).collect();
+/// assert_eq!(lanes, [("machine0.CPU", 2), ("machine0.dGPU", 1)]);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Engine {
@@ -65,6 +97,14 @@ impl Engine {
 }
 
 /// A mutex of a process. The passes that hold it exclude each other.
+///
+/// ```
+/// # let app = anabranch::app::App::open("src/app/sample/camera.app.json")?;
+/// let mutex = &app.schedule(None)?.hyperepochs[0].mutexes[0];
+/// assert_eq!(mutex.name, "worker.DISK");
+/// assert!(app.pass("text.WRITE").is_some_and(|pass| mutex.passes.contains(&pass)));
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Mutex {
@@ -76,6 +116,14 @@ pub struct Mutex {
 
 /// A stream of a process. In the original, streams limit how many passes of a process are submitted to an
 /// engine at once. The engine itself runs one at a time, so they limit nothing here.
+///
+/// ```
+/// # let app = anabranch::app::App::open("src/app/sample/camera.app.json")?;
+/// let stream = &app.schedule(None)?.hyperepochs[0].streams[0];
+/// assert_eq!(stream.name, "worker.CUDA_STREAM0:dGPU");
+/// assert_eq!(stream.engine, "dGPU");
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct EngineStream {
@@ -88,6 +136,15 @@ pub struct EngineStream {
 }
 
 /// Passes that run at one period.
+///
+/// ```
+/// # let app = anabranch::app::App::open("src/app/sample/camera.app.json")?;
+/// let epoch = &app.schedule(None)?.hyperepochs[0].epochs[0];
+/// // A pass on a GPU is two runnables.
+/// assert_eq!((epoch.phases, epoch.runnables.len()), (2, 4));
+/// println!("{}", app.written(epoch)?.phasing);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Epoch {
@@ -114,6 +171,19 @@ pub struct Epoch {
 }
 
 /// A runnable of an epoch, by its position in [`Epoch::runnables`].
+///
+/// ```
+/// use anabranch::app::RunnableId;
+///
+/// # let app = anabranch::app::App::open("src/app/sample/camera.app.json")?;
+/// # let epoch = &app.schedule(None)?.hyperepochs[0].epochs[0];
+/// for dependency in &epoch.dependencies {
+///     let name = |id: RunnableId| &epoch.runnables[id.index()].name;
+///     println!("{} comes after {}", name(dependency.target), name(dependency.source));
+/// }
+/// # assert_eq!(epoch.dependencies.len(), 2);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RunnableId(pub(super) u32);
 
@@ -125,6 +195,17 @@ impl RunnableId {
 }
 
 /// What of a pass a runnable is.
+///
+/// ```
+/// use anabranch::app::Role;
+///
+/// # let app = anabranch::app::App::open("src/app/sample/camera.app.json")?;
+/// # let epoch = &app.schedule(None)?.hyperepochs[0].epochs[0];
+/// // `decode` and `track` are on a CPU, `detect` on a GPU.
+/// let roles: Vec<Role> = epoch.runnables.iter().map(|runnable| runnable.role).collect();
+/// assert_eq!(roles, [Role::Run, Role::Submitter, Role::Submittee, Role::Run]);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Role {
     /// All of it, on a CPU.
@@ -136,6 +217,15 @@ pub enum Role {
 }
 
 /// A pass on a CPU, or one of the two parts of a pass on a device.
+///
+/// ```
+/// # let app = anabranch::app::App::open("src/app/sample/camera.app.json")?;
+/// # let epoch = &app.schedule(None)?.hyperepochs[0].epochs[0];
+/// let longest = epoch.runnables.iter().max_by(|a, b| a.cost_ns.total_cmp(&b.cost_ns));
+/// assert!(longest.is_some_and(|runnable| runnable.name == *"detect.PROCESS_submittee"));
+/// assert_eq!(longest.map(|runnable| (runnable.cost_us(), runnable.row)), Some((5_000.0, 2)));
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Runnable {
@@ -167,6 +257,18 @@ impl Runnable {
 }
 
 /// One runnable that comes after another within a frame.
+///
+/// ```
+/// use anabranch::app::Dependency;
+///
+/// # let app = anabranch::app::App::open("src/app/sample/camera.app.json")?;
+/// # let epoch = &app.schedule(None)?.hyperepochs[0].epochs[0];
+/// // Within an item, the submittee of `detect` comes after its submitter, and `track` after both.
+/// let pair = |dependency: &Dependency| (dependency.source.index(), dependency.target.index());
+/// let pairs = epoch.dependencies.iter().map(pair);
+/// assert_eq!(pairs.collect::<Vec<_>>(), [(1, 2), (2, 3)]);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Dependency {
@@ -179,6 +281,16 @@ pub struct Dependency {
 }
 
 /// Why a runnable comes after another.
+///
+/// ```
+/// use anabranch::app::Reason;
+///
+/// # let app = anabranch::app::App::open("src/app/sample/camera.app.json")?;
+/// # let epoch = &app.schedule(None)?.hyperepochs[0].epochs[0];
+/// let is_message = |reason| matches!(reason, Reason::Connection(_));
+/// assert_eq!(epoch.dependencies.iter().filter(|dependency| is_message(dependency.reason)).count(), 1);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Reason {
@@ -195,6 +307,18 @@ pub enum Reason {
 }
 
 /// How the messages of a connection find their consumer.
+///
+/// ```
+/// use anabranch::app::Delivery;
+///
+/// # let app = anabranch::app::App::open("src/app/sample/camera.app.json")?;
+/// # let epoch = &app.schedule(None)?.hyperepochs[0].epochs[0];
+/// // `decode` sends to a later phase, `detect` within its phase, and `track` back to `detect`.
+/// for delivery in [Delivery::ByItem, Delivery::Within, Delivery::Feedback] {
+///     assert_eq!(epoch.links.iter().filter(|link| link.delivery == delivery).count(), 1);
+/// }
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Delivery {
@@ -211,6 +335,15 @@ pub enum Delivery {
 }
 
 /// A connection as an epoch uses it.
+///
+/// ```
+/// # let app = anabranch::app::App::open("src/app/sample/camera.app.json")?;
+/// # let epoch = &app.schedule(None)?.hyperepochs[0].epochs[0];
+/// // `detect` is one phase behind `decode`.
+/// let link = epoch.links.iter().find(|link| link.offset == Some(1));
+/// assert_eq!(link.map(|link| link.capacity), Some(2));
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Link {
@@ -228,6 +361,14 @@ pub struct Link {
 }
 
 /// Components of an epoch that take turns: in each frame, one of them runs.
+///
+/// ```
+/// # let app = anabranch::app::App::open("src/app/sample/camera.app.json")?;
+/// let group = &app.schedule(None)?.hyperepochs[0].epochs[1].alias_groups[0];
+/// assert_eq!(group.name, "writers");
+/// assert_eq!(group.components, ["text", "video"]);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct AliasGroup {

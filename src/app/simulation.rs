@@ -17,6 +17,14 @@ use crate::name::Name;
 const RUNS_MAX: usize = 1 << 20;
 
 /// What happened in one period of a hyperepoch.
+///
+/// ```
+/// # let app = anabranch::app::App::open("src/app/sample/camera.app.json")?;
+/// let log = app.schedule(None)?.hyperepochs[0].simulate()?;
+/// assert!(log.fits());
+/// assert_eq!((log.length_us, log.period_us), (7_100.0, 10_000.0));
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct HyperepochLog {
@@ -33,6 +41,16 @@ pub struct HyperepochLog {
 }
 
 /// When a runnable ran, in microseconds from the start of the hyperepoch.
+///
+/// ```
+/// # let app = anabranch::app::App::open("src/app/sample/camera.app.json")?;
+/// let hyperepoch = &app.schedule(None)?.hyperepochs[0];
+/// for span in hyperepoch.simulate()?.spans {
+///     let runnable = &hyperepoch.epochs[span.epoch as usize].runnables[span.runnable.index()];
+///     println!("{}: {} to {} us on lane {}", runnable.name, span.start_us, span.end_us, span.lane);
+/// }
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct RunnableSpan {
@@ -53,6 +71,14 @@ pub struct RunnableSpan {
 }
 
 /// How busy an engine was.
+///
+/// ```
+/// # let app = anabranch::app::App::open("src/app/sample/camera.app.json")?;
+/// let log = app.schedule(None)?.hyperepochs[0].simulate()?;
+/// let busiest = log.engines.iter().max_by(|a, b| a.share.total_cmp(&b.share));
+/// assert!(busiest.is_some_and(|engine| engine.name == *"machine0.dGPU" && engine.share == 0.5));
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct EngineLoad {
