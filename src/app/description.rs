@@ -54,7 +54,7 @@ pub struct App {
 /// ```
 /// # let app = anabranch::app::App::open("src/app/sample/camera.app.json")?;
 /// let default = app.states().iter().find(|state| state.is_default);
-/// assert!(default.is_some_and(|state| state.name == *"RUN" && state.schedule == *"run"));
+/// assert!(default.is_some_and(|state| state.name == "RUN" && state.schedule == "run"));
 /// assert_eq!(app.schedule(Some("RUN"))?.name, app.schedule(None)?.name);
 /// # Ok::<(), anabranch::Error>(())
 /// ```

@@ -26,7 +26,7 @@ pub struct ComponentId(pub(super) u32);
 /// ```
 /// # let app = anabranch::app::App::open("src/app/sample/camera.app.json")?;
 /// let pass = app.pass("detect.PROCESS");
-/// assert!(pass.is_some_and(|pass| app.passes()[pass.index()].name == *"detect.PROCESS"));
+/// assert!(pass.is_some_and(|pass| app.passes()[pass.index()].name == "detect.PROCESS"));
 /// # Ok::<(), anabranch::Error>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -222,7 +222,7 @@ pub enum Role {
 /// # let app = anabranch::app::App::open("src/app/sample/camera.app.json")?;
 /// # let epoch = &app.schedule(None)?.hyperepochs[0].epochs[0];
 /// let longest = epoch.runnables.iter().max_by(|a, b| a.cost_ns.total_cmp(&b.cost_ns));
-/// assert!(longest.is_some_and(|runnable| runnable.name == *"detect.PROCESS_submittee"));
+/// assert!(longest.is_some_and(|runnable| runnable.name == "detect.PROCESS_submittee"));
 /// assert_eq!(longest.map(|runnable| (runnable.cost_us(), runnable.row)), Some((5_000.0, 2)));
 /// # Ok::<(), anabranch::Error>(())
 /// ```

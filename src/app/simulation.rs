@@ -76,7 +76,7 @@ pub struct RunnableSpan {
 /// # let app = anabranch::app::App::open("src/app/sample/camera.app.json")?;
 /// let log = app.schedule(None)?.hyperepochs[0].simulate()?;
 /// let busiest = log.engines.iter().max_by(|a, b| a.share.total_cmp(&b.share));
-/// assert!(busiest.is_some_and(|engine| engine.name == *"machine0.dGPU" && engine.share == 0.5));
+/// assert!(busiest.is_some_and(|engine| engine.name == "machine0.dGPU" && engine.share == 0.5));
 /// # Ok::<(), anabranch::Error>(())
 /// ```
 #[derive(Clone, PartialEq, Debug)]
