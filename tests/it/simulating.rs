@@ -169,8 +169,7 @@ fn a_seed_gives_the_same_log_everywhere() {
         let simulation = Simulation::new(&schedule(shape, &PerOperator)).slots(slots).order(Order::Seeded(seed));
         simulation.run().expect("a log").to_string()
     };
-    let expected = include_str!("golden/simulation.txt");
-    assert_eq!(log(&shape, 7), expected);
+    insta::assert_snapshot!("simulation", log(&shape, 7));
     // Fowler, Noll and Vo's hash over many logs.
     let mut sum = 0xcbf2_9ce4_8422_2325u64;
     for seed in 0..200 {

@@ -6,7 +6,7 @@ use std::process::Command;
 
 mod support;
 
-use support::assert_golden;
+use support::assert_snapshot;
 
 const FLAT: &str = "app/systems/Flat.app.json";
 const PIPED: &str = "app/systems/Piped.app.json";
@@ -23,7 +23,7 @@ fn refused(args: &[&str]) -> (i32, String) {
 fn the_samples_print_as_they_did() {
     for (file, name) in [(FLAT, "flat"), (PIPED, "piped")] {
         for (format, ending) in [("text", "txt"), ("json", "json"), ("svg", "svg"), ("perfetto", "trace.json")] {
-            assert_golden(&format!("{name}.{ending}"), &printed(&[file, "--format", format]));
+            assert_snapshot(&format!("{name}.{ending}"), &printed(&[file, "--format", format]));
         }
     }
 }
@@ -31,7 +31,7 @@ fn the_samples_print_as_they_did() {
 #[test]
 fn a_proposal_is_printed_beside_the_phases_that_are_written() {
     for (format, ending) in [("text", "txt"), ("json", "json"), ("svg", "svg")] {
-        assert_golden(&format!("flat-auto.{ending}"), &printed(&[FLAT, "--auto", "2", "--format", format]));
+        assert_snapshot(&format!("flat-auto.{ending}"), &printed(&[FLAT, "--auto", "2", "--format", format]));
     }
     let form: serde_json::Value = serde_json::from_str(&printed(&[FLAT, "--auto", "2", "--format", "json"])).unwrap();
     let epoch = &form["hyperepochs"][0]["epochs"][0];

@@ -3,7 +3,7 @@
 
 mod support;
 
-use support::assert_golden;
+use support::assert_snapshot;
 
 const HEAT: &str = "streams/heat.json";
 const CASES: &str = "../../tests/it/cases/streaming.json";
@@ -19,13 +19,13 @@ fn refused(args: &[&str]) -> (i32, String) {
 #[test]
 fn a_scope_prints_as_it_did() {
     for (format, ending) in [("text", "txt"), ("json", "json"), ("svg", "svg")] {
-        assert_golden(&format!("heat.{ending}"), &printed(&[HEAT, "--format", format]));
+        assert_snapshot(&format!("heat.{ending}"), &printed(&[HEAT, "--format", format]));
     }
 }
 
 #[test]
 fn all_cases_of_a_list_are_printed() {
-    assert_golden("streaming.txt", &printed(&[CASES]));
+    assert_snapshot("streaming.txt", &printed(&[CASES]));
     let one = printed(&[CASES, "--case", "shifted_read"]);
     assert!(one.starts_with("shifted_read\n") && one.ends_with("by Legate    streams\n"), "{one}");
 }

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 mod support;
 
-use support::{assert_golden, printed, refused, tool};
+use support::{assert_snapshot, printed, refused, tool};
 
 /// What `plan` says to a graph on its standard input.
 fn fault(graph: &[u8]) -> String {
@@ -29,7 +29,7 @@ fn plans_print_as_they_did() {
     for (graph, policy) in [("worked", "per-operator"), ("mixed", "ranked"), ("loops", "per-operator")] {
         for format in ["text", "json", "dot", "svg"] {
             let text = printed(&["plan", &format!("graphs/{graph}.json"), "--policy", policy, "--format", format]);
-            assert_golden(&format!("{graph}.{}", if format == "text" { "txt" } else { format }), &text);
+            assert_snapshot(&format!("{graph}.{}", if format == "text" { "txt" } else { format }), &text);
         }
     }
 }
@@ -39,7 +39,7 @@ fn simulations_print_as_they_did() {
     let call = ["simulate", "graphs/worked.json", "--policy", "per-operator", "--seed", "7", "--compute", "2", "--format"];
     for (format, name) in [("text", "seven.txt"), ("json", "seven.json"), ("perfetto", "seven.trace.json"), ("svg", "seven.svg")]
     {
-        assert_golden(name, &printed(&[&call[..], &[format]].concat()));
+        assert_snapshot(name, &printed(&[&call[..], &[format]].concat()));
     }
     let trace: serde_json::Value = serde_json::from_str(&printed(&[&call[..], &["perfetto"]].concat())).unwrap();
     let slices = trace["traceEvents"].as_array().unwrap().iter().filter(|event| event["ph"] == "X");
@@ -59,7 +59,7 @@ fn a_simulation_is_replayed_from_what_it_printed() {
 #[test]
 fn comparisons_print_as_they_did() {
     for (format, name) in [("text", "compare.txt"), ("json", "compare.json"), ("svg", "compare.svg")] {
-        assert_golden(name, &printed(&["compare", "graphs/worked.json", "--max-streams", "2", "--format", format]));
+        assert_snapshot(name, &printed(&["compare", "graphs/worked.json", "--max-streams", "2", "--format", format]));
     }
 }
 

@@ -1,7 +1,6 @@
-//! Calls of the tool, in the folder of its tests, and golden files.
+//! Calls of the tool, in the folder of its tests, and snapshots of what it prints.
 #![allow(dead_code, reason = "each test binary has its own copy")]
 
-use std::path::Path;
 use std::process::{Command, Output};
 
 pub(crate) fn tool(args: &[&str]) -> Output {
@@ -21,11 +20,15 @@ pub(crate) fn refused(args: &[&str]) -> (i32, String) {
     (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
 }
 
-/// Compares with a golden file; with `BLESS` set, writes it.
-pub(crate) fn assert_golden(name: &str, text: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
-    if std::env::var_os("BLESS").is_some() {
-        std::fs::write(&path, text).unwrap();
-    }
-    assert_eq!(text, std::fs::read_to_string(&path).unwrap(), "{name}: run the test with BLESS=1 if this is how it should be");
+/// Compares with the snapshot `name`, whose ending says how it is kept: a picture as a file of its own. Write what is
+/// new by `INSTA_UPDATE=always`, or look at each by `cargo insta review`.
+pub(crate) fn assert_snapshot(name: &str, text: &str) {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path("../snapshots");
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| match name.strip_suffix(".svg") {
+        Some(_) => insta::assert_binary_snapshot!(name, text.as_bytes().to_vec()),
+        None => insta::assert_snapshot!(name, text),
+    });
 }
