@@ -2,6 +2,7 @@
 
 use std::cell::{OnceCell, RefCell};
 use std::fmt;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -56,7 +57,9 @@ impl DeviceStream {
         if self.is_host() {
             return None;
         }
-        let recording = self.queue_mut().as_any_mut().downcast_mut()?;
+        let recording: &mut Recording = self.queue_mut().as_any_mut().downcast_mut()?;
+        // Of a stream that was forgotten.
+        recording.loans.clear();
         Some(RawStream { recording: RefCell::new(recording), stream: OnceCell::new() })
     }
 }
@@ -103,7 +106,7 @@ impl RawStream<'_> {
     /// # Panics
     /// As [`RawStream::stream`]; or if the driver makes no event. Then the node fails.
     pub fn view<'r, T: Element>(&'r self, buffer: &'r BufferSlice<T>) -> Result<CudaView<'r, T>> {
-        let slice = self.lend(self.read(buffer)?, buffer.len());
+        let slice = self.lend(self.read(buffer)?, buffer.len(), How::Reads);
         // SAFETY: `slice` points to a slice that lives until this borrow of `self` is over. Only this view
         // refers to it.
         Ok(unsafe { slice.as_ref() }.as_view())
@@ -117,20 +120,24 @@ impl RawStream<'_> {
     /// # Panics
     /// As [`RawStream::view`].
     pub fn view_mut<'r, T: Element>(&'r self, buffer: &'r mut BufferSlice<T>) -> Result<CudaViewMut<'r, T>> {
-        let mut slice = self.lend(self.write(buffer)?, buffer.len());
+        let mut slice = self.lend(self.write(buffer)?, buffer.len(), How::Writes);
         // SAFETY: `slice` points to a slice that lives until this borrow of `self` is over. Only this view
         // refers to it.
         Ok(unsafe { slice.as_mut() }.as_view_mut())
     }
 
     /// Makes cudarc's slice of some memory, which the recording keeps until the borrow of `self` is over.
-    fn lend<T: Element>(&self, address: u64, len: usize) -> NonNull<CudaSlice<T>> {
+    fn lend<T: Element>(&self, address: u64, len: usize, how: How) -> NonNull<CudaSlice<T>> {
+        let bytes = address..address + (len * size_of::<T>()) as u64;
+        // Both the buffer and its views are borrowed by the rules of references. So no view is left of what
+        // ends here: an earlier write of the memory, or an earlier use of memory that is to be written.
+        self.recording.borrow_mut().loans.retain(|earlier| !earlier.excludes(&bytes, how));
         // SAFETY: the memory has `len` elements, and any bytes are valid elements.
         let mut slice = unsafe { self.stream().upgrade_device_ptr(address, len) };
         // Records an event behind all earlier work of this stream: other streams wait for it first.
         drop(slice.device_ptr_mut(self.stream()).1);
         let slice = NonNull::from(Box::leak(Box::new(slice)));
-        self.recording.borrow_mut().loans.push(Box::new(Loan(slice)));
+        self.recording.borrow_mut().loans.push(Loan { bytes, how, _slice: Box::new(Lent(slice)) });
         slice
     }
 
@@ -152,15 +159,30 @@ impl fmt::Debug for RawStream<'_> {
     }
 }
 
-/// A slice of cudarc's over memory of ours. At its end, its stream waits for the uses on other streams.
-struct Loan<T>(NonNull<CudaSlice<T>>);
+/// Memory that a library got as a slice of cudarc's. At its end, the stream of its node waits for the uses on
+/// other streams.
+pub(super) struct Loan {
+    bytes: Range<u64>,
+    how: How,
+    _slice: Box<dyn Send>,
+}
 
-// SAFETY: the loan owns the slice, which is Send.
-unsafe impl<T> Send for Loan<T> {}
+impl Loan {
+    /// Returns true if a later use of some memory must come after this one.
+    fn excludes(&self, bytes: &Range<u64>, how: How) -> bool {
+        let overlaps = self.bytes.start < bytes.end && bytes.start < self.bytes.end;
+        overlaps && (matches!(self.how, How::Writes) || matches!(how, How::Writes))
+    }
+}
 
-impl<T> Drop for Loan<T> {
+struct Lent<T>(NonNull<CudaSlice<T>>);
+
+// SAFETY: it owns the slice, which is Send.
+unsafe impl<T> Send for Lent<T> {}
+
+impl<T> Drop for Lent<T> {
     fn drop(&mut self) {
-        // SAFETY: `lend` leaked a box, which the loan owns; the views of it are gone.
+        // SAFETY: `lend` leaked a box, which this owns; the views of it are gone.
         let slice = unsafe { Box::from_raw(self.0.as_ptr()) };
         // Dropping the slice would free the memory.
         slice.leak();

@@ -14,6 +14,7 @@ use super::dropped::{Dropped, Use, Visit};
 use super::host_memory::HostBlock;
 use super::memory::{Allocation, Landed, Section};
 use super::ops::{Op, Ops, Pattern, Way};
+use super::raw::Loan;
 use crate::device::code::{Code, Launch};
 use crate::device::queue::{Arg, Event, HostMemory, Memory, MemoryArg, Part, Queue};
 use crate::error::{Error, How, Kind, Result};
@@ -43,7 +44,7 @@ pub(super) struct Recording {
     /// Whether a library had the stream, and so may have changed the thread's context.
     pub(super) is_lent: bool,
     /// Slices that a library got, until its node ends.
-    pub(super) loans: Vec<Box<dyn Send>>,
+    pub(super) loans: Vec<Loan>,
     /// The uses of memory, for the sanitizer.
     pub(super) checks: Option<Box<Checks>>,
 }

@@ -87,6 +87,40 @@ fn what_comes_after_waits_for_another_stream_that_used_a_view() {
     }
 }
 
+// Seen to fail with loans that end with the stream of the kernel only; and, where that is forgotten, with a new
+// one that does not end those of the first.
+#[test]
+fn a_view_that_is_written_waits_for_the_earlier_views_of_the_same_memory() {
+    for end in [End::Dropped, End::Forgotten] {
+        let gpu = Gpu::new();
+        let exec = gpu.executor(1);
+        let (mut g, _, up) = uploaded("up");
+        let copy = g.try_kernel("copy", &up, move |s: &mut DeviceStream, x: &Buffer<f32>| {
+            let (mut x, mut y) = (s.fetch(x)?, s.alloc::<f32>(x.len())?);
+            let raw = s.raw().ok_or("a CUDA device is needed")?;
+            let (one, other) = (raw.stream().context().new_stream()?, raw.stream().context().new_stream()?);
+            one.memcpy_dtod(&raw.view(&x)?, &mut raw.view_mut(&mut y)?)?;
+            if let End::Dropped = end {
+                other.memset_zeros(&mut raw.view_mut(&mut x.slice_mut(..))?)?;
+            } else {
+                std::mem::forget(raw);
+                s.fill(&mut x, 0.0)?;
+                s.raw().ok_or("a CUDA device is needed")?.stream();
+            }
+            Ok(y)
+        });
+        output_by_host(&mut g, &copy, |x| x.to_vec());
+        // The upload and the copy to `x` come first.
+        gpu.device.stall_operation(Which::Copy, 3);
+        let mut run = exec.run(&g.compile_with(&Single).unwrap(), inputs! { "x" => vec![4.0_f32] });
+        assert!(poll_once(&mut run).is_pending());
+        let fills = || gpu.device.calls_of("cuMemsetD8Async") + gpu.device.calls_of("cuMemsetD32Async");
+        until(|| gpu.device.counters().stalled == 1 && fills() == 1);
+        gpu.device.release_stall();
+        assert_eq!(*value_of::<Vec<f32>>(block_on(run), "out"), [4.0]);
+    }
+}
+
 #[test]
 fn a_view_of_another_devices_buffer_is_an_error() {
     let (gpu, other) = (Gpu::new(), Gpu::new());
