@@ -1,12 +1,12 @@
 //! Question: what does compiling a graph cost, in time and in memory, from 10³ to 10⁶ nodes?
 //!
 //! Method: five shapes of graph with empty tasks and the default use of the builder; `Graph::compile` with
-//! the default policy, `Ranked`, is timed, the median of some rounds. Bytes are those that compiling
-//! allocates beyond the graph: at its peak, and what the plan keeps; counted by a global allocator, so the
-//! figures of time include that (a few percent).
+//! the default policy, `Ranked`, is timed. A figure is the median of some rounds. Bytes are those that
+//! compiling allocates beyond the graph: its peak, and the part that the plan keeps. A global allocator
+//! counts them, so the times include the counting (a few percent).
 //!
 //! Then every policy on the same shapes with all nodes on the GPU: `Shape::schedule`, the policy and the
-//! waits. A size is left out where the size before says that it would take longer than half a minute.
+//! waits. A size is left out if the previous size predicts more than half a minute.
 //!
 //! ```text
 //! cargo bench --bench compile                 all sizes
@@ -232,20 +232,20 @@ impl Counter {
 unsafe impl GlobalAlloc for Counter {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         self.grow(layout.size());
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller keeps the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         self.shrink(layout.size());
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller keeps the contract of `dealloc`.
         unsafe { System.dealloc(pointer, layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         self.grow(size);
         self.shrink(layout.size());
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller keeps the contract of `realloc`.
         unsafe { System.realloc(pointer, layout, size) }
     }
 }

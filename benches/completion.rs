@@ -1,15 +1,15 @@
-//! Question: how long after its kernel has ended does a task go on that awaits a run, and what time on cores
-//! does the wait take, by the way in which the host learns of the end?
+//! Question: how long after the end of its kernel does a task that awaits a run resume, and how much
+//! processor time does the wait take, for each way in which the host learns of the end?
 //!
-//! Method: a task of tokio awaits a run of one kernel, which lasts as long as it is told to; again and again.
-//! What the await takes beyond the kernel's time is the submission, the way to the host, and the wake of the
-//! task. By hand is what programs without a library do: a launch, and a thread for blocking work that calls
-//! `cuStreamSynchronize`. The time on cores is what the operating system counts for all threads of the
-//! process, over the time of the round. The ways take turns; a figure is the median of the awaits of a round,
-//! then of the rounds.
+//! Method: a task of tokio repeatedly awaits a run of one kernel of a given duration. Beyond the kernel's
+//! time, the await takes the submission, the notification of the host, and the wake of the task. The way by
+//! hand is that of programs without a library: a launch, and a thread for blocking work that calls
+//! `cuStreamSynchronize`. The operating system counts the processor time of all threads of the process; the
+//! figure is its share of the round's time. The ways take turns; a figure is the median of the awaits of a
+//! round, then of the rounds.
 //!
-//! Without a GPU this is over the software driver, where the kernel is a loop on the thread of its stream.
-//! That thread does not count.
+//! Without a GPU, the software driver is used, where the kernel is a loop on the thread of its stream. That
+//! thread does not count.
 //!
 //! ```text
 //! cargo bench --features cuda --bench completion                 prints the table
@@ -51,7 +51,7 @@ const SPIN: &str = include_str!("cuda/spin.ptx");
 const KERNELS_US: [u64; 4] = [2, 20, 200, 2000];
 const ROUNDS: usize = 5;
 const ROUND: Duration = Duration::from_millis(200);
-/// The names of the software driver's threads begin so.
+/// The prefix of the names of the software driver's threads.
 const SOFTWARE: &str = "soft-cuda";
 
 /// Measures awaits by completion.
@@ -64,7 +64,7 @@ struct Args {
     output: Output,
 }
 
-/// Awaits one kernel of so many microseconds.
+/// Awaits one kernel of the given number of microseconds.
 type Wait = Box<dyn Fn(&Runtime, u64)>;
 
 /// One way to wait for a kernel.
@@ -80,7 +80,7 @@ fn main() {
     if let Some(client) = software {
         client.device(args.ordinal).track_races(false);
         client.register_kernel("spin", &[Param::scalar::<u64>()], |launch| {
-            // SAFETY: registered as a u64.
+            // SAFETY: the parameter is registered as a u64.
             let time = Duration::from_nanos(unsafe { launch.scalar::<u64>(0) });
             let started = Instant::now();
             while started.elapsed() < time {
@@ -127,7 +127,7 @@ fn ours(ordinal: u32, completion: Completion, pace: Pace) -> Way {
 }
 
 fn plan(us: u64) -> Plan {
-    // SAFETY: it has this parameter, and touches no memory.
+    // SAFETY: the kernel has this parameter, and accesses no memory.
     let kernel = unsafe { Kernel::<(u64,)>::ptx("spin", SPIN) };
     let mut g = Graph::new();
     let mut launch = Launch::for_len(1);
@@ -175,8 +175,8 @@ fn column(tokio: &Runtime, ways: &[Way], us: u64) -> Vec<String> {
     (0..ways.len()).map(cell).collect()
 }
 
-/// Returns by how much the awaits of a round end later than their kernels, in microseconds, and the time on
-/// cores, in percent of the time of the round.
+/// Returns how much later than their kernels the awaits of a round end, in microseconds, and the processor
+/// time, in percent of the time of the round.
 fn round(tokio: &Runtime, way: &Way, us: u64) -> (f64, Option<f64>) {
     let (before, started, mut later) = (cpu::on_core_ns(SOFTWARE), Instant::now(), Vec::new());
     while started.elapsed() < ROUND {

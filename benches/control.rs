@@ -1,10 +1,10 @@
-//! Question: what does an iteration of a loop cost, beside a run of its own for each iteration?
+//! Question: what does an iteration of a loop cost, compared with one run for each iteration?
 //!
-//! Method: loops of small nodes on numbers; the time of a run by its iterations, so many that the run itself
-//! does not count. Inline, and on one and two workers. The peer awaits a run of a plan with the same nodes
-//! for each iteration, as one would without loops. They take turns; the shortest of many short rounds,
-//! because what others do on the machine only ever adds. Allocations are what a run of twice as many
-//! iterations makes beyond one, by the iterations.
+//! Method: loops of small nodes on numbers; the time of a run divided by its iterations, which are so many
+//! that the run itself does not count. Inline, and on one and two workers. The peer awaits a run of a plan
+//! with the same nodes for each iteration, as one would without loops. They take turns. A figure is the
+//! shortest of many short rounds, because other processes only ever add time. Allocations are those that a
+//! run of twice as many iterations makes beyond one, divided by the iterations.
 //!
 //! ```text
 //! cargo bench --bench control                 prints the table
@@ -56,16 +56,16 @@ struct Counting;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
-// SAFETY: the system's, counted.
+// SAFETY: every call goes to the system's allocator with its arguments unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps the contract of `dealloc`.
         unsafe { System.dealloc(place, layout) }
     }
 }
@@ -73,7 +73,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// What an iteration does to a number.
+/// Adds the nodes of an iteration, which change a number.
 type Step = fn(&mut Graph, Value<f64>) -> Value<f64>;
 
 const STEPS: [(&str, Step); 5] = [

@@ -1,18 +1,18 @@
-//! Question: what does a node of a graph on a CUDA device cost the host, beside the same calls written by
-//! hand with cudarc?
+//! Question: what does a node of a graph on a CUDA device cost the host, compared with the same calls written
+//! by hand with cudarc?
 //!
 //! Method: the five shapes of `benches/run`, every node an empty kernel, planned by two policies. Ours is a
-//! run of the plan, once as it comes (from the second run on as CUDA graphs) and once with every call made.
-//! By hand are the plan's own steps (launches, records, waits, in issue order, on as many streams), as calls
-//! of `cudarc::driver::result`; and one graph of all nodes, built before. All note the time at their first
-//! launch, and when the last of the work is submitted: ours by a run of one host node, which the only worker
-//! comes to then, and which is repeated if it came earlier. What lies between, by the nodes, is a node's
-//! cost. They take turns, the median of the runs of a round, then the median of the rounds; a ratio is the
-//! median of the rounds' ratios.
+//! run of the plan, once by default (as CUDA graphs from the second run on) and once with every call made. By
+//! hand, the plan's own steps (launches, records, waits, in issue order, on as many streams) are calls of
+//! `cudarc::driver::result`, or one graph of all nodes, built before. All record the time of their first
+//! launch, and the time when the last of the work is submitted. Ours records the latter in a run of one host
+//! node, which the only worker runs then; the run is repeated if it came too early. The difference, divided
+//! by the nodes, is a node's cost. The ways take turns. A figure is the median of the runs of a round, then
+//! of the rounds; a ratio is the median of the rounds' ratios.
 //!
-//! Without a GPU this is over the software driver, whose streams are threads. There the first operation of a
-//! run stands still until all is submitted: the streams would take the host's cores otherwise, and waking
-//! them costs more than the calls that are compared.
+//! Without a GPU, the software driver is used, whose streams are threads. There the first operation of a run
+//! is stalled until all is submitted. Otherwise the streams would take the host's cores, and their wakes
+//! would cost more than the calls that are compared.
 //!
 //! ```text
 //! cargo bench --features cuda --bench cuda                 prints the tables
@@ -92,20 +92,21 @@ pub(crate) static STAMPS: LazyLock<Stamps> = LazyLock::new(|| Stamps {
 });
 
 impl Stamps {
-    /// Called by every node when it is launched.
+    /// Records the launch of one node.
     pub(crate) fn launched(&self) {
         if self.launches.fetch_add(1, Ordering::Relaxed) == 0 {
             self.first_ns.store(self.origin.elapsed().as_nanos() as u64, Ordering::Relaxed);
         }
     }
 
-    /// Called by who launches all nodes at once.
+    /// Records that all nodes are launched at once.
     pub(crate) fn launched_all(&self) {
         self.first_ns.store(self.origin.elapsed().as_nanos() as u64, Ordering::Relaxed);
         self.launches.store(self.nodes.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
-    /// Called when all is submitted. Whoever comes earlier, because the worker gave way, must come again.
+    /// Records that all is submitted. Does nothing if a node is not launched yet, because the worker gave
+    /// way; the caller then calls again.
     pub(crate) fn submitted(&self) {
         if self.launches.load(Ordering::Relaxed) < self.nodes.load(Ordering::Relaxed) {
             return;
@@ -119,14 +120,14 @@ impl Stamps {
         self.launches.store(0, Ordering::Release);
     }
 
-    /// Returns the ns of each node, once all is submitted.
+    /// Returns the ns per node, once all is submitted.
     fn node_ns(&self) -> Option<f64> {
         let end = Some(self.end_ns.load(Ordering::Acquire)).filter(|&end| end > 0)?;
         Some((end - self.first_ns.load(Ordering::Relaxed)) as f64 / self.nodes.load(Ordering::Relaxed) as f64)
     }
 }
 
-/// Does nothing. Its parameter is there so that a launch has one.
+/// A kernel that does nothing. It has a parameter so that a launch has one.
 pub(crate) const NOTHING: &str =
     ".version 6.0\n.target sm_52\n.address_size 64\n.visible .entry nothing(.param .u32 n) { ret; }\n";
 
@@ -176,7 +177,7 @@ fn main() {
 
 /// A graph of empty kernels with the edges of `shape`.
 fn graph(shape: &Shape) -> Graph {
-    // SAFETY: it has this parameter, and touches nothing.
+    // SAFETY: the kernel has this parameter, and accesses no memory.
     let kernel = unsafe { Kernel::<(u32,)>::ptx("nothing", NOTHING) };
     let mut graph = Graph::new();
     let mut nodes: Vec<Value<()>> = Vec::with_capacity(shape.len());
@@ -250,7 +251,7 @@ fn compare(args: &Args, plan: &Plan, soft: Option<&Device>) -> Figures {
     }
 }
 
-/// A graph whose only node says that the worker has come to it.
+/// A graph whose only node records that the worker has reached it.
 fn host_node() -> Plan {
     let mut graph = Graph::new();
     let node = graph.task("submitted", (), || STAMPS.submitted());

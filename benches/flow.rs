@@ -1,13 +1,14 @@
-//! Question: what does an iteration of async control flow cost, beside the same with a tokio task for each
-//! step?
+//! Question: what does an iteration of async control flow cost, compared with the same as a tokio task for
+//! each step?
 //!
-//! Method: loops on a number, each iteration pushes a step (an addition) and awaits its value before it
-//! decides to go on; the time from the first poll of the flow to its end, by the iterations. Inline, and on
-//! one and two workers. The peer spawns each step on a runtime of as many threads (a current-thread runtime
-//! beside the inline executor) and awaits it. They take turns, the median of the rounds. A figure that was
-//! disturbed is taken again (`run/quiet.rs`). How long a cache line takes from core to core is measured in
-//! each round, too: a virtual machine's cores may move. A step is cheap, so once that is known the thread
-//! that awaits it does it. On workers, tokio's threads hand each other the turn.
+//! Method: loops on a number. Each iteration pushes a step (an addition) and awaits its value before it
+//! decides to go on. A figure is the time from the first poll of the flow to its end, divided by the
+//! iterations. Inline, and on one and two workers. The peer spawns each step on a runtime of as many threads
+//! (a current-thread runtime beside the inline executor) and awaits it. They take turns; a figure is the
+//! median of the rounds. A disturbed figure is measured again (`run/quiet.rs`). How long a cache line takes
+//! from core to core is measured in each round, too: a virtual machine's cores may move. A step is cheap.
+//! Once that is known, the thread that awaits it runs it. On workers, tokio's threads wake each other for
+//! each step.
 //!
 //! ```text
 //! cargo bench --bench flow                 prints the table

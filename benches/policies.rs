@@ -1,10 +1,10 @@
 //! Question: which policy gives the shortest makespans for the fewest streams and waits, and so should be the
 //! default?
 //!
-//! Method: no clock. Every policy plans families of graphs, and the simulator carries the plans out in
-//! virtual time on a device that runs 8 kernels at once, where a wait costs 2 µs. A makespan is divided by
-//! the lower bound of its graph: the larger of the critical path and the work over the slots. Costs are drawn
-//! from 5 to 50 µs, from the seed of the bench's shapes. The figures are the same on every machine.
+//! Method: no clock. Every policy plans families of graphs. The simulator executes the plans in virtual time
+//! on a device that runs 8 kernels at once, where a wait costs 2 µs. A makespan is divided by the lower bound
+//! of its graph: the larger of the critical path and the work over the slots. Costs are drawn from 5 to 50
+//! µs, from the seed of the bench's shapes. The figures are the same on every machine.
 //!
 //! ```text
 //! cargo bench --bench policies                 prints the tables
@@ -33,7 +33,7 @@ use crate::table::Table;
 
 /// Kernels at once.
 const SLOTS: u32 = 8;
-/// What a wait costs, in microseconds.
+/// The cost of a wait, in microseconds.
 const HAND_OFF_US: f64 = 2.0;
 
 /// Compares the policies on the simulator.
@@ -86,13 +86,13 @@ fn main() {
     args.output.publish("bench:policies", &report);
 }
 
-/// No plan takes less: all work on all slots, or one node after the other along the dearest path.
+/// A lower bound of every plan: all work on all slots, or the nodes of the most expensive path in sequence.
 fn bound_us(shape: &Shape, critical_path_us: f64) -> f64 {
     let work_us: f64 = shape.nodes().iter().map(|node| node.cost_us).sum();
     critical_path_us.max(work_us / f64::from(SLOTS))
 }
 
-/// The bench's shapes, and three that look like what people run.
+/// The bench's shapes, and three that resemble real programs.
 fn families() -> Vec<(String, Shape)> {
     let mut families: Vec<(String, Shape)> =
         Form::ALL.iter().map(|form| (form.to_string(), gpu_shape(&form.shape(1_000)))).collect();

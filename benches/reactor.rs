@@ -1,10 +1,10 @@
-//! Question: how soon does a run end after its device has done the work, and how much of a core does the
-//! reactor take meanwhile?
+//! Question: how soon does a run end after the end of its work on the device, and how much of a core does the
+//! reactor use meanwhile?
 //!
-//! Method: a graph of one kernel on the software driver, whose operation begins so much later; a run is
-//! awaited, again and again. The time beyond the sleeps of the stream's thread is what submission, the
-//! reactor and two wakes of threads add. The reactor's time on a core is what the kernel counts for its
-//! thread, over the time of the runs; and over a second without any.
+//! Method: a graph of one kernel on the software driver, whose operation begins after a given delay; a run is
+//! awaited repeatedly. Submission, the reactor and two wakes of threads take the time beyond the sleeps of
+//! the stream's thread. The operating system counts the reactor's time on a core, as a share of the time of
+//! the runs, and of a second without runs.
 //!
 //! ```text
 //! cargo bench --features cuda --bench reactor                 prints the table
@@ -73,7 +73,7 @@ fn main() {
             let exec =
                 Executor::builder().workers(1).cuda(&[0]).completion(completion).pace(pace).build().expect("a device opens");
             run(&exec, &plan);
-            // The kernel, and the word behind it; an event is no work.
+            // The kernel, and the word after it. An event is no operation.
             let operations = if completion == Completion::Lane { 2 } else { 1 };
             let cells = DELAYS.map(|delay| waiting(&exec, &plan, &device, (delay, operations)));
             device.clear_faults();
@@ -87,8 +87,8 @@ fn main() {
 }
 
 fn plan() -> Plan {
-    // SAFETY: the software driver calls what is registered under this name, with this parameter, and that
-    // touches nothing.
+    // SAFETY: the software driver calls the function that is registered under this name, with this parameter.
+    // It accesses no memory.
     let kernel = unsafe { Kernel::<(u32,)>::ptx("nothing", ".visible .entry nothing(") };
     let mut g = Graph::new();
     let one = g.try_kernel("one", (), move |s: &mut DeviceStream| Ok(s.launch(&kernel, Launch::for_len(1), (7,))?));
@@ -100,7 +100,7 @@ fn run(exec: &Executor, plan: &Plan) {
     drop(block_on(exec.run(plan, Inputs::new())).expect("no node fails"));
 }
 
-/// Returns by how much runs end later than the work that they wait for, and the reactor's share of a core.
+/// Returns the delay from the end of the work to the end of its run, and the reactor's share of a core.
 fn waiting(exec: &Executor, plan: &Plan, device: &Device, (delay, operations): (Duration, usize)) -> String {
     device.clear_faults();
     device.delay_every_operation(delay);
@@ -118,7 +118,7 @@ fn waiting(exec: &Executor, plan: &Plan, device: &Device, (delay, operations): (
     format!("{:.0} ({:.1})", median(&later), median(&shares))
 }
 
-/// How long a stream's thread sleeps for so many operations.
+/// Returns how long a stream's thread sleeps for a number of operations.
 fn floor_us(delay: Duration, operations: usize) -> f64 {
     let start = Instant::now();
     let times = if delay > Duration::from_millis(50) { 2 } else { 20 };
@@ -126,7 +126,7 @@ fn floor_us(delay: Duration, operations: usize) -> f64 {
     start.elapsed().as_secs_f64() * 1e6 / times as f64
 }
 
-/// Returns the reactor's share of a core when nobody waits, in percent.
+/// Returns the reactor's share of a core without pending runs, in percent.
 fn idle() -> f64 {
     let before = reactor_ns();
     std::thread::sleep(IDLE);

@@ -1,12 +1,13 @@
 //! Question: what does the stream sanitizer cost, and what does it cost when it is off?
 //!
-//! Method: a graph of kernels with two buffers of the layer before and a new one, in layers of four. It is
-//! run on a CUDA device without the sanitizer and with it, every call made and as CUDA graphs; and on an
-//! inline and a simulated executor, which always checks. A node's cost is the time of a run by the nodes.
-//! The ways take turns, the median of the runs of a round, then the median of the rounds; a ratio is the
-//! median of the rounds' ratios. Without a GPU this is over the software driver, whose streams are threads.
+//! Method: a graph of kernels in layers of four. Each reads two buffers of the layer before and makes a new
+//! one. The graph runs on a CUDA device without the sanitizer and with it, with every call made and as CUDA
+//! graphs. It also runs on an inline executor, and on a simulated one, which always checks. A node's cost is
+//! the time of a run divided by its nodes. The ways take turns. A figure is the median of the runs of a
+//! round, then of the rounds; a ratio is the median of the rounds' ratios. Without a GPU, the software driver
+//! is used, whose streams are threads.
 //!
-//! With `--only` a single way is run, for a count of instructions:
+//! With `--only`, a single way is run, to count instructions:
 //!
 //! ```text
 //! cargo bench --features cuda --bench sanitize
@@ -49,7 +50,7 @@ const ADD: &str =
 
 fn main() {
     let args = Args::parse();
-    // SAFETY: it looks for a library of a well-known name.
+    // SAFETY: the call searches for a library with a well-known name.
     if !unsafe { cudarc::driver::sys::is_culib_present() } {
         let client = match Client::beside_this_test() {
             Ok(client) => client,
@@ -92,7 +93,7 @@ fn executor(way: &str) -> Executor {
 
 /// Layers of sums, each of two of the layer before.
 fn graph(layers: usize) -> Graph {
-    // SAFETY: it has these parameters, and touches nothing.
+    // SAFETY: the kernel has these parameters, and accesses no memory.
     let kernel = unsafe { Kernel::<(In<f32>, In<f32>, Out<f32>)>::ptx("sum", ADD) }.twin(|_, _| ());
     let mut graph = Graph::new();
     let alloc = |s: &mut DeviceStream| Ok(s.alloc::<f32>(LEN)?);

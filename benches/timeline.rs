@@ -2,8 +2,8 @@
 //! `tracing` (in a registry that writes nothing), metrics (in the recorder of a Prometheus exporter)? And how
 //! large is a trace?
 //!
-//! Method: two shapes of 10⁴ empty nodes, inline and on one worker; the observers take turns in rounds, the
-//! median of the runs of a round, then the median of the rounds.
+//! Method: two shapes of 10⁴ empty nodes, inline and on one worker; the observers take turns in rounds. A
+//! figure is the median of the runs of a round, then of the rounds.
 //!
 //! ```text
 //! cargo bench --all-features --bench timeline                 prints the table
@@ -63,7 +63,7 @@ const KINDS: [Kind; 5] = [Kind::Off, Kind::Nothing, Kind::Timeline, Kind::Tracin
 fn main() {
     let args = Args::parse();
     let machine = Machine::now();
-    // Without names, because 10⁴ nodes of different names would be 10⁴ series of metrics.
+    // Without names: 10⁴ nodes of different names would be 10⁴ series of metrics.
     PrometheusBuilder::new().install_recorder().expect("there is no recorder yet");
     // Keeps spans, and writes nothing.
     tracing_subscriber::registry().init();
@@ -108,7 +108,7 @@ fn round(plan: &Plan, workers: usize, kind: Kind) -> f64 {
     median(&times.collect::<Vec<_>>())
 }
 
-/// Says how large a trace and a picture of a million spans are.
+/// Returns the sizes of a trace and of a picture of a million spans, as text.
 fn size_of_traces() -> String {
     let timeline = Arc::new(Timeline::new(1_000_000));
     let exec = Executor::builder().workers(1).observer(timeline.clone()).build().expect("a worker can be started");

@@ -1,14 +1,14 @@
-//! Question: what does an operation on variables cost, beside the same with a `tokio::sync::RwLock` for each
-//! variable?
+//! Question: what does an operation on variables cost, compared with the same on a `tokio::sync::RwLock` for
+//! each variable?
 //!
-//! Method: streams of small operations on numbers, pushed by one thread as fast as the engine takes them;
-//! the time from the first push to the last end, by the operations. Inline, and on one and two workers. The
-//! peer is a task for each operation on a runtime of as many threads, which holds an owned guard of each
-//! variable; the guards are asked for in the order of pushing, so that it has the same order, and at most as
-//! many tasks are out as operations may be pending. They take turns, each with a pass that is not timed
-//! before one that is; the median of the rounds. A figure that was disturbed is taken again
+//! Method: streams of small operations on numbers, pushed by one thread as fast as the engine takes them; a
+//! figure is the time from the first push to the last end, divided by the operations. Inline, and on one and
+//! two workers. The peer is a task for each operation on a runtime of as many threads, which holds an owned
+//! guard of each variable; the guards are requested in the order of pushing, so its order is the same. At
+//! most as many of its tasks are alive as operations may be pending. The two take turns, each with an untimed
+//! pass before the timed one; a figure is the median of the rounds. A disturbed figure is measured again
 //! (`run/quiet.rs`). How long a cache line takes from core to core is measured in each round, too: a virtual
-//! machine's cores may move. Memory is what 60,000 operations take that cannot begin.
+//! machine's cores may move. Memory is that of 60,000 operations that cannot begin.
 //!
 //! ```text
 //! cargo bench --bench vars                 prints the table
@@ -65,13 +65,13 @@ struct Counting;
 
 static BYTES: AtomicI64 = AtomicI64::new(0);
 
-// SAFETY: the system's, counted.
+// SAFETY: every call goes to the system's allocator with its arguments unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if COUNTS.load(Ordering::Relaxed) != 0 {
             BYTES.fetch_add(layout.size() as i64, Ordering::Relaxed);
         }
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
@@ -79,7 +79,7 @@ unsafe impl GlobalAlloc for Counting {
         if COUNTS.load(Ordering::Relaxed) != 0 {
             BYTES.fetch_sub(layout.size() as i64, Ordering::Relaxed);
         }
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps the contract of `dealloc`.
         unsafe { System.dealloc(place, layout) }
     }
 }
@@ -98,7 +98,7 @@ fn main() {
     let mut table = Table::new(head);
     let mut quiet = Quiet::default();
     for workload in Workload::all(args.operations) {
-        // What is awaited one by one is not joined.
+        // Operations that are awaited one by one are not joined.
         let joined = if workload.awaited.is_none() { &[(2, 10), (2, 100)][..] } else { &[] };
         for &(workers, bulk) in [(0, 1), (1, 1), (2, 1)].iter().chain(joined) {
             table.push(row(&workload, workers, bulk, &mut quiet));

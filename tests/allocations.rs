@@ -1,5 +1,5 @@
 //! A warm run allocates as often for ten thousand nodes as for a hundred. In a binary of its own, because it
-//! counts what the whole process allocates.
+//! counts the allocations of the whole process.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
@@ -33,19 +33,19 @@ thread_local! {
     static BYTES: Cell<usize> = const { Cell::new(0) };
 }
 
-// SAFETY: the system's allocator does the work.
+// SAFETY: every call goes to the system's allocator with its arguments unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, SeqCst);
         LIVE.fetch_add(layout.size() as i64, SeqCst);
         BYTES.set(BYTES.get() + layout.size());
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller keeps the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
         LIVE.fetch_sub(layout.size() as i64, SeqCst);
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller keeps the contract of `dealloc`.
         unsafe { System.dealloc(ptr, layout) }
     }
 }
@@ -86,7 +86,7 @@ fn star(nodes: usize, add: Add) -> Plan {
     g.compile_with(&PerOperator).unwrap()
 }
 
-/// Returns how many allocations a warm run takes, beside one for each poll. The least of some.
+/// Returns the allocations of a warm run, besides one for each poll: the least of some runs.
 fn allocations(exec: &Executor, plan: &Plan) -> usize {
     let run = |_| {
         let (before, mut polls) = (ALLOCATIONS.load(SeqCst), 0);
@@ -96,7 +96,7 @@ fn allocations(exec: &Executor, plan: &Plan) -> usize {
             Pin::new(&mut run).poll(cx)
         });
         block_on(counted).unwrap();
-        // How many polls there are depends on the machine's speed.
+        // The number of polls depends on the machine's speed.
         (ALLOCATIONS.load(SeqCst) - before).saturating_sub(polls)
     };
     (0..10).map(run).min().unwrap()
@@ -122,7 +122,7 @@ fn a_warm_run_allocates_the_same_for_any_number_of_nodes() {
     }
 }
 
-/// A plan of loops in each other and a branch, some of whose states are shared for good.
+/// A plan of nested loops and a branch, some of whose states are shared permanently.
 fn looped(iterations: u64) -> Plan {
     let mut g = Graph::new();
     let x = g.input::<u64>("x");
@@ -140,8 +140,8 @@ fn looped(iterations: u64) -> Plan {
 #[test]
 fn iterations_allocate_nothing() {
     let _alone = ALONE.lock();
-    // Seen to fail with a loop that shares its state: the output of a graph is an `Arc`, but only when the
-    // loop is over.
+    // Seen to fail with a loop that shares its state: the output of a graph is an `Arc`, but only after the
+    // end of the loop.
     for workers in [0, 1, 2] {
         let exec = Executor::builder().workers(workers).build().unwrap();
         let (few, many) = (allocations(&exec, &looped(10)), allocations(&exec, &looped(1_000)));
@@ -199,7 +199,7 @@ fn flows_grow_nothing_though_some_are_given_up() {
                     assert_eq!(block_on(flow).unwrap(), 4);
                 }
             }
-            // What was given up may be at work a moment longer.
+            // An abandoned operation may run a moment longer.
             block_on(exec.flow(async |f: &Flow| steps(f).await)).unwrap();
             LIVE.load(SeqCst)
         };
@@ -219,7 +219,8 @@ fn a_static_name_allocates_nothing() {
     assert_eq!((&*again, BYTES.get() - before), ("a name", 0));
 }
 
-/// Returns how many allocations a pipeline makes for so many items, its start among them. The least of some.
+/// Returns the allocations of a pipeline for the given number of items, including its start: the least of
+/// some runs.
 fn of_items<T: Clone + Send + Sync + 'static>(exec: &Executor, pipeline: &Pipeline<T, T>, item: &T, items: usize) -> usize {
     let run = |_| {
         let mut results = exec.pipe(pipeline, stream::repeat(item.clone()).take(items));

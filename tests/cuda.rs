@@ -1,5 +1,5 @@
-//! The CUDA device on a real GPU: what the tests over the software driver cannot show. Without a driver each
-//! says that it was skipped.
+//! The CUDA device on a real GPU: properties that the tests over the software driver cannot show. Without a
+//! driver, each test prints that it was skipped.
 //!
 //! `scripts/gpu` packs this and the benches for a machine that has a GPU and nothing else.
 
@@ -23,17 +23,17 @@ use anabranch::{Buffer, DeviceStream, Executor, Graph, HostBuffer, Inputs, Plan,
 use anabranch_soft_cuda::{Client, Code, Param, Which};
 use futures::executor::block_on;
 
-/// Set to test these tests themselves, on a machine without a GPU, over the software driver.
+/// Set to run these tests on a machine without a GPU, over the software driver, to test them themselves.
 const SOFTWARE: &str = "ANABRANCH_TEST_SOFTWARE";
 
-/// The software driver, if it was asked for.
+/// The software driver, if requested.
 static DRIVER: LazyLock<Option<Client>> = LazyLock::new(|| {
     std::env::var_os(SOFTWARE)?;
     let client = Client::beside_this_test().unwrap();
     client.register_kernel("add", &[Param::READ, Param::READ, Param::WRITE, Param::scalar::<u32>()], |launch| {
-        // SAFETY: as `graphs::add` launches it.
+        // SAFETY: `graphs::add` has these parameters, and the kernel is registered with them.
         let n = unsafe { launch.scalar::<u32>(3) } as usize;
-        // SAFETY: as `graphs::add` launches it.
+        // SAFETY: `graphs::add` is launched with three buffers of `n` elements.
         let [a, b, y] = [0, 1, 2].map(|param| unsafe { launch.slice::<f32>(param, n) });
         graphs::add_on_host(a, b, y);
     });
@@ -98,7 +98,7 @@ fn every_way_to_hear_of_the_gpu_gives_the_same() {
     }
 }
 
-/// A picture of noise, and what the built-in kernels make of it.
+/// A picture of noise, and the built-in kernels on it.
 fn pictures() -> Plan {
     let mut g = Graph::new();
     let seed = g.input::<Vec<u8>>("pixels");
@@ -151,7 +151,7 @@ fn out_of_memory_is_an_error_and_the_next_run_is_right() {
     assert_eq!(bits(&exec, &plan), bits(&Executor::inline(), &plan));
 }
 
-/// Writes where nothing is.
+/// A kernel that writes to an unmapped address.
 const WILD: &str = include_str!("it/cuda/wild.ptx");
 /// Set in the process that loses its GPU.
 const CHILD: &str = "ANABRANCH_TEST_CHILD";
@@ -180,8 +180,8 @@ fn lose_the_gpu() {
         // Each of the launches below, as on a GPU.
         (1..=8).for_each(|launch| driver.device(0).fail_operation(Which::Kernel, launch, Code::ILLEGAL_ADDRESS));
     }
-    // SAFETY: it breaks the promise, on purpose: where it writes nothing is mapped, so the GPU refuses that,
-    // and this process has no other use for it.
+    // SAFETY: it breaks the contract, on purpose. The address is unmapped, so the GPU refuses the write, and
+    // this process has no other use for the GPU.
     let wild = unsafe { Kernel::<(Out<f32>,)>::ptx("wild", WILD) };
     let mut g = Graph::new();
     let x = g.try_kernel("wild", (), move |s: &mut DeviceStream| {

@@ -34,7 +34,7 @@ fn line<'p>(page: &'p str, begin: &str) -> Option<&'p str> {
 
 #[test]
 fn work_is_counted_by_its_end_and_timed() {
-    // Seen to fail with one counter for what succeeds and what fails.
+    // Seen to fail with one counter for both successes and failures.
     let page = recorded(|| {
         let exec = executor(Metrics::new());
         let (good, bad) = (plan("good", false), plan("bad", true));

@@ -1,5 +1,5 @@
-//! The memory of scopes, counted by the allocator: random programs keep their bounds. A test of its own,
-//! because the allocator counts all of the process.
+//! The memory of scopes, counted by the allocator: random programs keep their bounds. In a binary of its own,
+//! because the allocator counts the whole process.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 #[path = "it/dice.rs"]
@@ -25,23 +25,23 @@ static COUNTING: Counting = Counting;
 static NOW: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: the system's allocator, counted.
+// SAFETY: every call goes to the system's allocator with its arguments unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let now = NOW.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
         PEAK.fetch_max(now, Ordering::Relaxed);
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
         NOW.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps the contract of `dealloc`.
         unsafe { System.dealloc(place, layout) }
     }
 }
 
-/// The most that a run has beside tiles: its nodes, steps and futures.
+/// The most bytes of a run besides tiles: its nodes, steps and futures.
 const BESIDE: usize = 48 << 10;
 
 fn draw(dice: &mut Dice) -> Program<1> {

@@ -1,5 +1,5 @@
-//! Spans of `tracing`: of which work, in which order, and what is current in bodies. All tests have one
-//! subscriber, because workers use the global one; each looks only at its own spans.
+//! Spans of `tracing`: their work, their order, and the current span in bodies. All tests share one
+//! subscriber, because workers use the global one. Each test looks only at its own spans.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
@@ -23,7 +23,8 @@ use tracing_subscriber::registry::LookupSpan;
 struct Seen {
     name: &'static str,
     fields: HashMap<&'static str, String>,
-    /// The names of the spans around it, the innermost first; with their `name` or `test`, if they have one.
+    /// The names of the spans around it, the innermost first. A name includes the span's field `name` or
+    /// `test`, if any.
     around: Vec<String>,
     follows: Vec<u64>,
 }
@@ -33,10 +34,10 @@ struct Collector(Arc<Mutex<Collected>>);
 
 #[derive(Default)]
 struct Collected {
-    /// By number, which the registry uses again for later spans.
+    /// By number. The registry reuses numbers for later spans.
     open: HashMap<u64, Seen>,
     closed: Vec<Seen>,
-    /// What was logged, with the spans around it.
+    /// The events, each with the spans around it.
     events: Vec<(String, Vec<String>)>,
 }
 
@@ -98,7 +99,7 @@ impl Collector {
         })
     }
 
-    /// Returns the spans that are in that of a test, and how many of them are open.
+    /// Returns the spans inside a test's span, and how many of them are open.
     fn of(&self, test: &str) -> (Vec<Seen>, usize) {
         let root = format!("request {test}");
         let collected = self.0.lock().unwrap();
@@ -229,7 +230,7 @@ fn operations_of_a_flow_and_calls_are_in_its_span() {
 
 #[test]
 fn an_operation_of_an_engine_follows_from_the_span_of_its_push() {
-    // Seen to fail with the span that is current where the operation begins.
+    // Seen to fail with the span that is current at the beginning of the operation.
     Collector::global();
     for exec in executors() {
         let engine = Engine::new(&exec).unwrap();

@@ -1,5 +1,5 @@
-//! A schedule as calls of cudarc, written down once and made again for every run: no checks, no futures, no
-//! memory but what the driver needs.
+//! A schedule as calls of cudarc, recorded once and repeated for every run: no checks, no futures, and no
+//! memory except the driver's own.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -22,7 +22,8 @@ pub(crate) struct ByHand {
     _module: Arc<cudarc::driver::CudaModule>,
     function: CUfunction,
     calls: Vec<Call>,
-    /// Where the streams write that they are at their ends, as the device knows it and as the host does.
+    /// For each stream, the word that it writes at the end of a run: its address on the device and on the
+    /// host.
     words: Vec<(CUstream, u64, &'static AtomicU64)>,
     runs: AtomicU64,
     graph: CUgraphExec,
@@ -42,9 +43,9 @@ impl ByHand {
         let streams: Vec<_> = (0..STREAMS).map(|_| context.new_stream().expect("a stream opens")).collect();
         let module = context.load_module(Ptx::from_src(NOTHING)).expect("the module loads");
         let name = std::ffi::CString::new("nothing").expect("no NUL");
-        // SAFETY: the module is kept.
+        // SAFETY: the text is PTX that ends with a NUL. The module is never unloaded.
         let raw = unsafe { result::module::load_data(std::ffi::CString::new(NOTHING).expect("no NUL").as_ptr().cast()) };
-        // SAFETY: as above.
+        // SAFETY: the module is loaded, and never unloaded.
         let function = unsafe { result::module::get_function(raw.expect("the module loads"), name) };
         let calls = calls(schedule, &streams);
         let used = (0..schedule.streams().min(STREAMS)).map(|stream| streams[stream as usize].cu_stream());
@@ -64,7 +65,7 @@ impl ByHand {
         self.write_words(&[(stream, address)]);
     }
 
-    /// Lets the streams say that they are at the end of this run.
+    /// Makes each stream write its word at the end of this run.
     fn write_words(&self, words: &[(CUstream, u64)]) {
         let run = self.runs.fetch_add(1, Ordering::Relaxed) + 1;
         for &(stream, address) in words {
@@ -88,7 +89,7 @@ impl ByHand {
                 }
                 // SAFETY: both are of this context.
                 Call::Record(event, stream) => unsafe { result::event::record(event, stream) },
-                // SAFETY: as above.
+                // SAFETY: both are of this context.
                 Call::Wait(stream, event) => unsafe {
                     result::stream::wait_event(stream, event, CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT)
                 },
@@ -99,7 +100,7 @@ impl ByHand {
         self.write_words(&words);
     }
 
-    /// Waits for the end of the run that was submitted last, on the first so many streams.
+    /// Waits until the last submitted run has ended on the first `streams` streams.
     pub(crate) fn wait(&self, streams: usize) {
         let run = self.runs.load(Ordering::Relaxed);
         for (_, _, word) in self.words.iter().take(streams) {
@@ -150,14 +151,15 @@ fn calls(schedule: &Schedule, streams: &[Arc<CudaStream>]) -> Vec<Call> {
     calls
 }
 
-/// The steps up to a node, and what is recorded after it.
+/// The steps up to a node, and the records after it.
 fn until_after(node: NodeId, steps: &[Step]) -> &[Step] {
     let run = steps.iter().position(|step| *step == Step::Run(node)).expect("a node is on its stream");
     let is_after = |step: &&Step| matches!(step, Step::Record(_) | Step::Release(_));
     &steps[..run + 1 + steps[run + 1..].iter().take_while(is_after).count()]
 }
 
-/// The schedule as one graph: each node after the one before it on its stream, and after what it waits for.
+/// The schedule as one graph: each node after the previous one on its stream, and after the nodes that it
+/// waits for.
 fn graph(schedule: &Schedule, function: CUfunction) -> CUgraphExec {
     let (mut graph, mut exec) = (std::ptr::null_mut(), std::ptr::null_mut());
     // SAFETY: it writes one handle.

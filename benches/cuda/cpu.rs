@@ -1,9 +1,9 @@
-//! The time of this process on cores.
+//! The processor time of this process.
 
 use std::fs;
 
-/// Returns the nanoseconds that threads of this process have had a core, without those whose names begin with
-/// `but`. None if the kernel does not say. A thread that has ended is no longer counted.
+/// Returns the processor time of the threads of this process, in nanoseconds, except for threads whose names
+/// begin with `but`. None if the kernel does not report it. A thread that has ended is not counted.
 pub(crate) fn on_core_ns(but: &str) -> Option<u64> {
     let tasks = fs::read_dir("/proc/self/task").ok()?.flatten();
     let own = tasks.filter(|task| fs::read_to_string(task.path().join("comm")).is_ok_and(|name| !name.starts_with(but)));

@@ -5,7 +5,7 @@ use anabranch_soft_cuda::Client;
 
 /// Loads the software driver if there is no other. Ends the program if there is neither.
 pub(crate) fn software() -> Option<Client> {
-    // SAFETY: it looks for a library of a well-known name.
+    // SAFETY: the call searches for a library with a well-known name.
     if unsafe { cudarc::driver::sys::is_culib_present() } {
         return None;
     }

@@ -93,7 +93,7 @@ impl Program {
     }
 }
 
-/// Runs a plan that goes so many steps, as often as it takes.
+/// Runs a plan of the given number of steps until all iterations are done.
 fn run_graph(exec: &Executor, plan: &Plan, iterations: u64, steps: u64) {
     let mut x = 0;
     while x < iterations {
@@ -112,7 +112,7 @@ fn unrolled() -> Plan {
     g.compile_with(&Single).expect("it is right")
 }
 
-/// The condition is of nodes, as one that looks at the state.
+/// The condition is made of nodes, like a condition that reads the state.
 fn repeat(iterations: u64) -> Plan {
     let mut g = Graph::new();
     let x = g.input::<u64>("x");

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-/// What to do about a peer that does not compile.
+/// Advice for a peer that does not compile.
 pub(crate) const HINT: &str =
     "oneTBB is not installed: it takes a C++ compiler and the library (Debian: apt install g++ libtbb-dev)";
 
 /// Returns the program whose source is `benches/peers/NAME.cpp`, which uses oneTBB. It is compiled unless it
-/// is newer than its source. If it cannot be compiled, says why on standard error.
+/// is newer than its source. If it cannot be compiled, prints the reason on standard error.
 pub(crate) fn tbb(name: &str) -> Option<PathBuf> {
     program(name, name, &["-std=c++17", "-ltbb"])
 }

@@ -1,6 +1,6 @@
-//! What is left of two threads where tasks take their time: 50 µs each, in two equal phases.
+//! The gain of two threads for long tasks: 50 µs each, in two equal phases.
 //!
-//! A task spins until a clock says that its time is over, even if another process had its core meanwhile. So
+//! A task spins until its time has passed on the clock, even if another process used its core meanwhile. So
 //! the figures of a busy machine may be too good.
 
 use std::time::Instant;
@@ -22,8 +22,8 @@ const CALIBRATED: usize = 200;
 const SHARE_OF_IDEAL_MIN: f64 = 0.95;
 const SPEEDUP_MIN: f64 = 1.95;
 
-/// The peers, and the names of their columns. Ours come twice: with the consumer on the workers, as that of
-/// the others; and on the thread that waits, which is a third one then.
+/// The peers, and the names of their columns. Ours come twice: with the consumer on the workers, like the
+/// peers' consumers, and with the consumer on the waiting thread, which is then a third thread.
 const COLUMNS: [(usize, &str); 6] = [
     (ONE_PHASE_ON_WORKERS, "ours, one phase"),
     (PHASE_EACH_ON_WORKERS, "ours, a phase each"),
@@ -33,7 +33,7 @@ const COLUMNS: [(usize, &str); 6] = [
     (PHASE_EACH, "a phase each, third thread"),
 ];
 
-/// Returns the tables as Markdown: the times, and what they are of the ideal.
+/// Returns the tables as Markdown: the times, and their ratios to the ideal.
 pub(crate) fn report(args: &Args, peers: &mut [Box<dyn Peer>], quiet: &mut Quiet) -> String {
     let names = COLUMNS.map(|(_, name)| name);
     let mut times = Table::new(["two tasks", "ideal"].into_iter().chain(names));
@@ -67,7 +67,7 @@ fn shares_of(name: &str, serial: Serial, ideal_ns: f64, figures: &[Vec<f64>]) ->
     };
     let speedup = |one: usize, each: usize| (ratio(&figures[one], &figures[each]), show_ratio(&figures[one], &figures[each]));
     let (gain, shown) = speedup(ONE_PHASE_ON_WORKERS, PHASE_EACH_ON_WORKERS);
-    // Without states one phase has two items side by side as well.
+    // Without states, one phase processes two items side by side as well.
     let budget = if serial == Serial::All { Budget::AtLeast(SPEEDUP_MIN).verdict(gain) } else { String::new() };
     let ours = Budget::AtLeast(SHARE_OF_IDEAL_MIN).verdict(share(PHASE_EACH_ON_WORKERS));
     let [tbb, channels, own, third] = [TBB, CHANNELS, PHASE_EACH_ON_WORKERS, PHASE_EACH].map(show_share);

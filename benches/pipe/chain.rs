@@ -1,4 +1,4 @@
-//! What is measured: a chain of tasks on numbers, each of which adds 1.
+//! The measured program: a chain of tasks on numbers, each of which adds 1.
 
 use std::fmt;
 
@@ -36,7 +36,7 @@ impl Chain {
         if self.workers == 0 { "inline".into() } else { self.workers.to_string() }
     }
 
-    /// Fails unless the results of so many items, counted from 0, have the right sum.
+    /// Panics unless the results of `items` items, counted from 0, have the right sum.
     pub(crate) fn check(&self, items: u64, sum: u64) {
         let before = items * (items - 1) / 2;
         assert_eq!(sum, before + self.tasks as u64 * items, "every task must see every item once");

@@ -1,4 +1,4 @@
-//! The allocator of this bench, which counts where it is told to: not while time is measured.
+//! The allocator of this bench. It counts only between `start` and `stop`, not while time is measured.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -12,7 +12,7 @@ static IS_ON: AtomicBool = AtomicBool::new(false);
 static ALLOCATIONS: AtomicI64 = AtomicI64::new(0);
 static BYTES: AtomicI64 = AtomicI64::new(0);
 
-/// What was counted since [`start`].
+/// The counts since [`start`].
 #[derive(Clone, Copy)]
 pub(crate) struct Counts {
     pub(crate) allocations: i64,
@@ -35,15 +35,15 @@ pub(crate) fn now() -> Counts {
     Counts { allocations: ALLOCATIONS.load(Ordering::Relaxed), bytes: BYTES.load(Ordering::Relaxed) }
 }
 
-// SAFETY: the system's allocator, counted.
+// SAFETY: every call goes to the system's allocator with its arguments unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // ORDERING: counters; the threads whose allocations count have none of their own order to keep.
+        // ORDERING: counters; no other memory depends on them.
         if IS_ON.load(Ordering::Relaxed) {
             ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
             BYTES.fetch_add(layout.size() as i64, Ordering::Relaxed);
         }
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
@@ -52,7 +52,7 @@ unsafe impl GlobalAlloc for Counting {
         if IS_ON.load(Ordering::Relaxed) {
             BYTES.fetch_sub(layout.size() as i64, Ordering::Relaxed);
         }
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps the contract of `dealloc`.
         unsafe { System.dealloc(place, layout) }
     }
 }

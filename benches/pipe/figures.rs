@@ -1,8 +1,8 @@
-//! Figures as text: a median and its spread, ratios, and what became of a budget.
+//! Figures as text: a median and its spread, ratios, and whether a budget is kept.
 
 use crate::table::median;
 
-/// What a figure is to be.
+/// The bound of a figure.
 #[derive(Clone, Copy)]
 pub(crate) enum Budget {
     AtMost(f64),
@@ -10,7 +10,7 @@ pub(crate) enum Budget {
 }
 
 impl Budget {
-    /// Returns the budget with its verdict. Without a figure there is none.
+    /// Returns the budget with its verdict. Without a figure there is no verdict.
     pub(crate) fn verdict(self, figure: Option<f64>) -> String {
         let (sign, limit, is_met) = match self {
             Self::AtMost(limit) => ("≤", limit, figure.map(|figure| figure <= limit)),

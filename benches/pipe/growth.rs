@@ -1,4 +1,4 @@
-//! How the cost of an item grows with the number of items. Few items bear the cost of beginning a pipeline.
+//! How the cost of an item grows with the number of items. With few items, the start of the pipeline counts.
 
 use std::time::Instant;
 
@@ -14,7 +14,7 @@ use crate::quiet::Quiet;
 use crate::table::{Table, median};
 
 const SIZES: [u64; 4] = [1_000, 10_000, 100_000, 1_000_000];
-/// Items of a figure, in as many streams as that takes.
+/// Items of a figure, split into as many streams as needed.
 const ITEMS: u64 = 1_000_000;
 const IN_FLIGHT: usize = 16;
 

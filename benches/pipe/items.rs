@@ -1,4 +1,4 @@
-//! What an item costs in a chain of small tasks, beside the peers.
+//! The cost of an item in a chain of small tasks, compared with the peers.
 
 use crate::Args;
 use crate::chain::{Chain, Serial};
@@ -15,7 +15,7 @@ const OVER_TBB_MAX: f64 = 1.0;
 /// The figures of one chain, in ns per item.
 struct Row {
     chain: Chain,
-    /// By peer, one figure per round: none where it has no such mode.
+    /// By peer, one figure per round, or none if it has no such mode.
     figures: Vec<Vec<f64>>,
 }
 

@@ -1,10 +1,10 @@
-//! Question: what does an item of a stream cost in a pipeline, beside the ways that one would use otherwise?
+//! Question: what does an item of a stream cost in a pipeline, compared with the alternatives?
 //!
 //! Method: chains of small tasks on `u64`s. A figure is the time from the first item to the last result,
 //! divided by the items; both streams are included. The peers are oneTBB's `parallel_pipeline` with as many
 //! tokens, tokio tasks with channels of that capacity between them, and a run of a plan for each item with
 //! `StreamExt::buffered`. The peers take turns within each round. The tables have the median of the rounds
-//! and, in brackets, the smallest. A figure is measured again if others kept the machine busy.
+//! and, in brackets, the smallest. A figure is measured again if other processes kept the machine busy.
 //!
 //! ```text
 //! cargo bench --bench pipe                                         everything: minutes
@@ -77,18 +77,18 @@ struct Args {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Part {
-    /// The cost of an item, beside the peers.
+    /// The cost of an item, compared with the peers.
     Items,
     /// Tasks of 50 µs on two workers.
     Bodies,
-    /// What is allocated.
+    /// Allocations.
     Memory,
     /// The cost of an item, by the number of items.
     Growth,
 }
 
 impl Args {
-    /// Returns whether a peer of that name is measured.
+    /// Returns whether the peer `name` is measured.
     fn has(&self, name: &str) -> bool {
         self.peers.is_empty() || self.peers.iter().any(|peer| name.starts_with(&**peer))
     }
@@ -109,7 +109,7 @@ fn main() {
     let (machine, mut peers) = (Machine::now(), peers::all());
     let mut quiet = if args.quick { Quiet::with_attempts(1) } else { Quiet::default() };
     let hints: Vec<String> = peers.iter().filter_map(|peer| peer.missing()).map(str::to_owned).collect();
-    // First: what an earlier part has not freed yet would be counted when it is.
+    // The first part: memory of an earlier part would be counted when it is freed late.
     let memory = args.wants(Part::Memory).then(|| memory::report(&args));
     let mut parts = Vec::new();
     if args.wants(Part::Items) {

@@ -1,4 +1,4 @@
-//! What a pipeline allocates, and whether that grows with the items.
+//! The allocations of a pipeline, and whether they grow with the items.
 
 use std::pin::pin;
 
@@ -12,7 +12,7 @@ use crate::figures::Budget;
 use crate::ours::{Split, executor, pipeline, splits};
 use crate::table::Table;
 
-/// How many results have come when the first count is taken, and the second.
+/// The number of results before the first count and before the second.
 const EARLY: u64 = 100_000;
 const LATE: u64 = 10_000_000;
 const QUICK_LATE: u64 = 1_000_000;
@@ -43,7 +43,7 @@ pub(crate) fn report(args: &Args) -> String {
     )
 }
 
-/// Returns what a pipeline and its executor have allocated when so many of its results have come.
+/// Returns the allocations of a pipeline and its executor after each of the given numbers of results.
 fn count(chain: &Chain, split: Split, after: [u64; 2]) -> [Counts; 2] {
     counting::start();
     let (exec, pipeline) = (executor(chain), pipeline(chain, split));

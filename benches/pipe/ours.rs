@@ -29,7 +29,7 @@ impl fmt::Display for Split {
     }
 }
 
-/// Returns what there is to measure with these numbers of workers.
+/// Returns the combinations to measure for these numbers of workers.
 pub(crate) fn splits(workers: &[usize]) -> impl Iterator<Item = (usize, Split)> {
     let all = workers.iter().flat_map(|&workers| [(workers, Split::One), (workers, Split::Each)]);
     all.filter(|&(workers, split)| workers > 0 || split == Split::One)
@@ -38,7 +38,7 @@ pub(crate) fn splits(workers: &[usize]) -> impl Iterator<Item = (usize, Split)> 
 /// Where the results are taken.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Consumer {
-    /// On the thread that waits, beside the workers.
+    /// On the waiting thread, in addition to the workers.
     Beside,
     /// In a future on the workers, as the tokio chain does.
     OnWorkers,
@@ -102,7 +102,7 @@ pub(crate) fn add_one(graph: &mut Graph, chain: &Chain, task: usize, item: &Valu
     let work_ns = chain.work_ns;
     let name = format!("task {task}");
     if !chain.is_serial(task) {
-        // Without a test of the work in each body.
+        // These bodies do not test for work.
         return match work_ns {
             0 => graph.task(name, item, |item: &u64| item + 1),
             _ => graph.task(name, item, move |item: &u64| {

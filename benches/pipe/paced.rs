@@ -1,4 +1,4 @@
-//! How many items a figure takes: as many as fill a given time, which a pass that is not timed finds out.
+//! The number of items of a figure: as many as fill a given time. A pass that is not timed determines it.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Those that run a chain over a stream of items, behind one small interface.
+//! The ways to run a chain over a stream of items, behind one small interface.
 //!
 //! Every peer builds what it can before the clock starts. The clock runs from the first item to the last
 //! result, and the sum of the results is checked.
@@ -16,10 +16,10 @@ use crate::ours::{Consumer, Ours, Split};
 pub(crate) trait Peer {
     fn name(&self) -> &'static str;
 
-    /// Returns the ns per item, over about `target`. None where this peer has no such mode.
+    /// Returns the ns per item, over about `target`. None if this peer has no such mode.
     fn run(&mut self, chain: &Chain, target: Duration) -> Option<f64>;
 
-    /// Returns what to do about a peer that cannot run on this machine.
+    /// Returns advice for a peer that cannot run on this machine.
     fn missing(&self) -> Option<&str> {
         None
     }

@@ -1,8 +1,8 @@
-//! How the cost of a node grows with the graph, all else being equal: the workers are kept busy at every
-//! size, by as many runs at once as make up for small graphs, and those are different graphs, so that the
-//! processor cannot learn one by heart.
+//! Growth of the cost of a node with the size of the graph, all else being equal. At every size, enough runs
+//! are in flight to keep the workers busy. Their graphs differ, so that the processor's predictors cannot
+//! learn one of them.
 //!
-//! A lone run of a small graph costs more per node on workers, because it is handed over once; the tables of
+//! A single run of a small graph costs more per node on workers, because of its one hand-over. The tables of
 //! whole runs show that.
 
 use std::time::{Duration, Instant};
@@ -19,15 +19,15 @@ use crate::quiet::Quiet;
 use crate::report::{Machine, Table, at_most, median, show, spread};
 use crate::shapes::{Form, SEED};
 
-/// Nodes in flight where a graph has fewer.
+/// The least number of nodes in flight: small graphs run several at once.
 const NODES_IN_FLIGHT: usize = 64_000;
 /// Nodes run per figure.
 const NODES_PER_FIGURE: usize = 5_000_000;
 
-/// The most that the cost of a node may grow by: the budget of DESIGN.md, section 6.
+/// The largest allowed growth of the cost of a node: the budget of DESIGN.md, section 6.
 const GROWTH_MAX: f64 = 2.0;
 
-/// What a node of one form of graph costs, by the size of the graph.
+/// The cost of a node for one form of graph, by the size of the graph.
 struct Row {
     form: Form,
     workers: Workers,
@@ -92,7 +92,7 @@ fn largest_over_smallest(costs: impl Iterator<Item = f64>) -> Option<f64> {
     Some(most? / least?)
 }
 
-/// Different graphs of one form and size, as many as are to be in flight.
+/// Returns different graphs of one form and size, one for each run in flight.
 fn plans(form: Form, size: usize) -> Vec<Plan> {
     let count = (NODES_IN_FLIGHT / size).max(1) as u64;
     let shapes = (0..count).map(|number| form.seeded_shape(size, SEED + number));
@@ -102,7 +102,7 @@ fn plans(form: Form, size: usize) -> Vec<Plan> {
 
 fn node_ns(plans: &[Plan], workers: Workers) -> f64 {
     let exec = Executor::builder().workers(workers.threads()).build().expect("an executor starts");
-    // A wavefront's size is the square next to what was asked for.
+    // A wavefront's size is the square nearest to the requested size.
     let nodes: usize = plans.iter().map(|plan| plan.schedule().shape().nodes().len()).sum();
     run_all(&exec, plans, 1);
     let rounds = NODES_PER_FIGURE.div_ceil(nodes);

@@ -1,7 +1,7 @@
-//! What a node does, and the countdown by which the Rust peers learn that a node is ready.
+//! The body of a node, and the countdown by which the Rust peers learn that a node is ready.
 //!
-//! A node becomes ready exactly once per run: the predecessor that takes its countdown to zero is the only
-//! one to see zero, and winds it up again for the next run before it announces the node.
+//! A node becomes ready exactly once per run: only the predecessor that takes its countdown to zero sees
+//! zero. It resets the countdown for the next run before it announces the node.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use crate::shapes::Shape;
 /// Runs of the counting job, before the clock starts.
 const COUNTED_RUNS: u32 = 3;
 
-/// What the body of every node of a job does, beside the spinning.
+/// The work of every node of a job, besides spinning.
 enum Body {
     Empty,
     /// Counts how often each node ran.
@@ -32,7 +32,7 @@ pub(crate) struct Job {
     succs: Vec<Vec<u32>>,
     /// Predecessors that have yet to finish, by node.
     waiting: Vec<AtomicU32>,
-    /// Nodes without successors that have yet to finish. All others come before one of them.
+    /// Nodes without successors that have yet to finish. All other nodes precede one of them.
     sinks_left: AtomicU32,
     sinks: u32,
     done: Notify,
@@ -72,13 +72,13 @@ impl Job {
         spin(self.work);
     }
 
-    /// Tells `ready` of each successor that waited only for `node`, and ends the run after the last sink.
+    /// Calls `ready` with each successor that waited only for `node`, and ends the run after the last sink.
     pub(crate) fn finish(&self, node: u32, ready: impl FnMut(u32)) {
         let succs = &self.succs[node as usize];
         succs.iter().copied().filter(|&succ| self.count_down(succ)).for_each(ready);
         // ORDERING: release the sink's work to the last one, which acquires all of it.
         if succs.is_empty() && self.sinks_left.fetch_sub(1, Ordering::AcqRel) == 1 {
-            // ORDERING: nobody looks until the next run starts, after `done`, which synchronises.
+            // ORDERING: the next reader runs in the next run, after `done`, which synchronises.
             self.sinks_left.store(self.sinks, Ordering::Relaxed);
             self.done.notify_one();
         }
@@ -86,11 +86,11 @@ impl Job {
 
     fn count_down(&self, node: u32) -> bool {
         let waiting = &self.waiting[node as usize];
-        // ORDERING: release the predecessor's work to the one that sees the last count, which acquires all of
-        // it.
+        // ORDERING: release the predecessor's work to the thread that sees the last count, which acquires all
+        // of it.
         let is_ready = waiting.fetch_sub(1, Ordering::AcqRel) == 1;
         if is_ready {
-            // ORDERING: its next reader comes in the next run, after `done`, which synchronises.
+            // ORDERING: the next reader runs in the next run, after `done`, which synchronises.
             waiting.store(self.shape.preds(node).len() as u32, Ordering::Relaxed);
         }
         is_ready
@@ -102,7 +102,7 @@ impl Job {
     }
 
     fn check(&self, runs: u32) {
-        // ORDERING: all reads here come after the run, see `done`.
+        // ORDERING: all these reads follow the run, see `done`.
         match &self.body {
             Body::Empty => {}
             Body::Count(counts) => {
@@ -117,7 +117,7 @@ impl Job {
     }
 }
 
-/// Returns the median time per node, in ns, of a peer that is told to run a job once with `run_once`.
+/// Returns the median time per node, in ns, of a peer that runs a job once with `run_once`.
 ///
 /// In the rounds that check, a counting job first shows that every node runs exactly once per run; the values
 /// of the warm-up run, whose cells start at zero, are always checked.

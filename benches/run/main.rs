@@ -1,10 +1,11 @@
-//! Question: what does a node of a graph cost here, beside the schedulers that one would use otherwise?
+//! Question: what does a node of a graph cost here, compared with other schedulers?
 //!
 //! Method: five shapes of graph, each built once and run many times by each peer. A figure is the time of a
 //! whole run, from its start to the last node's end, divided by the number of nodes; a peer's figure of a
 //! round is the median over its runs, after one to warm up. Rounds interleave the peers, so that the
 //! machine's noise hits all of them alike; the tables give the median over the rounds and, in brackets, the
-//! smallest and the largest. What was measured while others kept the machine busy is measured again.
+//! smallest and the largest. Figures that were taken while other processes kept the machine busy are measured
+//! again.
 //!
 //! ```text
 //! cargo bench --bench run -- --quick             10⁴ nodes only: the sizes that the budgets are about
@@ -35,11 +36,11 @@ use crate::shapes::{Form, Shape};
 
 /// The node count that the budgets are about: work is measured at no other.
 const BUDGET_SIZE: usize = 10_000;
-/// What a node does where it does something, and for how many workers.
+/// The duration of a node with work, and the number of workers for it.
 const WORK_NS: u64 = 5_000;
 const WORK_WORKERS: Workers = Workers::Threads(2);
 
-/// The largest graph that a slow peer is asked to run.
+/// The largest graph that a slow peer runs.
 const SLOW_SIZE_MAX: usize = 100_000;
 /// Nodes that a peer, and a slow peer, runs per round: as many runs as that takes.
 const NODES_PER_ROUND: usize = 1_000_000;
@@ -53,7 +54,7 @@ const RUNS_MAX: usize = 20_000;
 const MARKERS: &str = "bench:run";
 const GROWTH_MARKERS: &str = "bench:growth";
 
-/// Measures the cost of a node, beside other schedulers.
+/// Measures the cost of a node, compared with other schedulers.
 #[derive(Parser)]
 struct Args {
     /// Only graphs of 10^4 nodes.
@@ -86,7 +87,7 @@ fn main() {
     }
     let markers = if args.growth { GROWTH_MARKERS } else { MARKERS };
     if let Some(path) = args.output.file(markers) {
-        // Now, not after minutes of measuring.
+        // Checked before minutes of measuring.
         markers::outside(&path, markers).map(drop).unwrap_or_else(|error| refuse(error));
     }
     let text = if args.growth { growth::report(&args) } else { report(&args) };
@@ -100,7 +101,7 @@ fn report(args: &Args) -> String {
     peers.iter().filter_map(|peer| peer.missing()).for_each(|hint| eprintln!("{hint}"));
 
     let mut report = Report::new(&peers, args.rounds);
-    // What a run costs once, as a chain of one node shows it.
+    // The fixed cost of a run, shown by a chain of one node.
     let one_node = measure_size(args, 1, &[Form::Chain], &mut peers, &mut report.quiet);
     report.rows.extend(one_node);
     for &size in &args.sizes {
@@ -117,7 +118,7 @@ fn refuse(error: String) -> ! {
     Args::command().error(ErrorKind::Io, error).exit()
 }
 
-/// Runs all rounds of one size, the only graphs in memory meanwhile.
+/// Runs all rounds of one size. No other graphs are in memory meanwhile.
 fn measure_size(args: &Args, size: usize, forms: &[Form], peers: &mut [Box<dyn Peer>], quiet: &mut Quiet) -> Vec<Row> {
     let shapes: Vec<Shape> = forms.iter().map(|form| form.shape(size)).collect();
     let cases: Vec<(&Shape, Case)> = shapes.iter().flat_map(|shape| cases(args, size).map(move |case| (shape, case))).collect();
@@ -125,7 +126,7 @@ fn measure_size(args: &Args, size: usize, forms: &[Form], peers: &mut [Box<dyn P
     let progress = ProgressBar::new((args.rounds * rows.len() * peers.len()) as u64);
     for round in 0..args.rounds {
         for (row, (shape, case)) in rows.iter_mut().zip(&cases) {
-            // Nobody always comes first, or always after the same other.
+            // The order rotates: each peer comes first in some round.
             for turn in 0..peers.len() {
                 let column = (round + turn) % peers.len();
                 let figure = quiet.take(|| figure(peers[column].as_mut(), shape, case, round == 0));

@@ -1,4 +1,4 @@
-//! What does not depend on a graph's size: a run of one node, and dropping a run that is under way.
+//! Costs that do not depend on a graph's size: a run of one node, and dropping a run in progress.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub(crate) fn one_node_ns() -> f64 {
     median(&batches)
 }
 
-/// Returns the time of dropping a run whose worker is inside of a node, in µs: the median and the largest.
+/// Returns the time to drop a run whose worker is inside a node, in µs: the median and the largest.
 pub(crate) fn drop_in_flight_us() -> (f64, f64) {
     let exec = Executor::builder().workers(1).build().expect("an executor starts");
     let mut figures: Vec<f64> = (0..BATCHES).map(|_| drop_once(&exec)).collect();
@@ -58,20 +58,21 @@ fn drop_once(exec: &Executor) -> f64 {
     took
 }
 
-/// What it takes to drop each of many runs, none of which has ended by then.
+/// The time to drop each of many runs, none of which has ended.
 pub(crate) struct Drops {
     pub(crate) runs: usize,
     pub(crate) median_us: f64,
-    /// Of the runs that are dropped first, and last, a tenth each: when no other is in limbo, and when most
+    /// Of the first tenth of the runs dropped, when no other is in limbo, and of the last tenth, when most
     /// are.
     pub(crate) first_us: f64,
     pub(crate) last_us: f64,
-    /// What one drop in 500 exceeds, and the largest of all: that one is an interrupted thread's.
+    /// The time that one drop in 500 exceeds, and the largest of all. The latter is that of an interrupted
+    /// thread.
     pub(crate) one_in_500_us: f64,
     pub(crate) max_us: f64,
 }
 
-/// Drops so many runs of one async node that never ends, while the only worker is inside of another run.
+/// Drops `runs` runs of one async node that never ends, while the only worker is inside another run.
 pub(crate) fn drop_many(runs: usize) -> Drops {
     let exec = Executor::builder().workers(1).max_in_flight(runs + 1).build().expect("an executor starts");
     let mut graph = Graph::new();
@@ -101,8 +102,8 @@ pub(crate) fn drop_many(runs: usize) -> Drops {
     Drops { runs, median_us: median(&figures), first_us, last_us, one_in_500_us, max_us: figures[runs - 1] }
 }
 
-/// A plan of a node that says when it has started, then waits to be told to finish, and a thousand nodes
-/// after it.
+/// A plan of a node that signals its start and then waits for a signal to finish, and a thousand nodes after
+/// it.
 fn blocking_plan() -> (Plan, Receiver<()>, Sender<()>) {
     let (started_in, started) = channel();
     let (finish, finish_in) = channel::<()>();

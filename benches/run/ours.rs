@@ -50,7 +50,7 @@ impl Peer for Ours {
     }
 }
 
-/// A graph of nodes that carry nothing, with the edges of `shape` and what `body` makes of each node.
+/// A graph of nodes without values, with the edges of `shape`. `body` makes the closure of each node.
 fn ordered<F: Fn() + Send + Sync + 'static>(shape: &Shape, mut body: impl FnMut(u32) -> F) -> Graph {
     let mut graph = Graph::new();
     let mut nodes: Vec<Value<()>> = Vec::with_capacity(shape.len());
@@ -72,8 +72,8 @@ pub(crate) fn graph(shape: &Shape, payload: Payload, work: Duration) -> Graph {
     }
 }
 
-/// A graph of nodes that carry nothing and do nothing, by one closure for each kind of node that `summing`
-/// tells apart.
+/// A graph of nodes without values and without work, with one closure for each kind of node that `summing`
+/// distinguishes.
 fn assorted(shape: &Shape) -> Graph {
     let is_sink = sinks(shape);
     let mut graph = Graph::new();
@@ -103,7 +103,7 @@ fn nothing<const KIND: u8>() {
     _ = std::hint::black_box(KIND);
 }
 
-/// Shows that every node runs exactly once per run.
+/// Checks that every node runs exactly once per run.
 fn count(shape: &Shape, exec: &Executor) {
     let counts: Arc<[AtomicU32]> = shape.nodes().map(|_| AtomicU32::new(0)).collect();
     let graph = ordered(shape, |node| {
@@ -118,7 +118,7 @@ fn count(shape: &Shape, exec: &Executor) {
     assert!(is_right, "every node must run exactly once per run");
 }
 
-/// Shows that values flow, by a twin of the timed graph that writes every value down.
+/// Checks that values flow, with a twin of the timed graph that stores every value.
 fn check_values(shape: &Shape, exec: &Executor) {
     let seen = seen(shape);
     let plan = summing(shape, &seen, true).compile_with(&PerOperator).expect("shapes are valid graphs");
@@ -127,7 +127,7 @@ fn check_values(shape: &Shape, exec: &Executor) {
     assert_eq!(sum, shape.checksum(), "values must flow along every edge");
 }
 
-/// Room for every node to write its value down.
+/// A cell for the value of every node.
 fn seen(shape: &Shape) -> Arc<[AtomicU64]> {
     shape.nodes().map(|_| AtomicU64::new(0)).collect()
 }
@@ -138,8 +138,8 @@ fn sinks(shape: &Shape) -> Vec<bool> {
     is_sink
 }
 
-/// A graph whose nodes add up what they read, plus one. Sinks write their value down, because it leaves the
-/// graph there; the others do so only if `is_seen`.
+/// A graph whose nodes add up the values that they read, plus one. Sinks store their value, because it leaves
+/// the graph there; the others do so only if `is_seen`.
 fn summing(shape: &Shape, seen: &Arc<[AtomicU64]>, is_seen: bool) -> Graph {
     let is_sink = sinks(shape);
     let mut graph = Graph::new();
@@ -155,7 +155,7 @@ fn summing(shape: &Shape, seen: &Arc<[AtomicU64]>, is_seen: bool) -> Graph {
         let note = move |sum: u64| seen[node as usize].store(sum.wrapping_add(1), Ordering::Relaxed);
         if is_sink[node as usize] {
             add(&mut graph, name, &read, note);
-            // Nobody reads a sink: what stands in its place is never used.
+            // No node reads a sink, so the placeholder for its value is never used.
             nodes.push(nodes.first().copied().unwrap_or_else(|| graph.task("unused", (), || 0)));
         } else {
             nodes.push(add(&mut graph, name, &read, move |sum| {
@@ -167,7 +167,7 @@ fn summing(shape: &Shape, seen: &Arc<[AtomicU64]>, is_seen: bool) -> Graph {
     graph
 }
 
-/// Adds a node that gets the sum of what it reads.
+/// Adds a node whose body gets the sum of the values that it reads.
 fn add<R, F>(graph: &mut Graph, name: String, read: &[Value<u64>], body: F) -> Value<R>
 where
     R: Send + Sync + 'static,

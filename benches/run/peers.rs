@@ -20,17 +20,16 @@ use crate::shapes::Shape;
 pub(crate) trait Peer {
     fn name(&self) -> &'static str;
 
-    /// Returns the median time per node in ns over `load.runs` runs, or `None` where this peer has no such
-    /// mode.
+    /// Returns the median time per node in ns over `load.runs` runs, or `None` if this peer has no such mode.
     fn run(&mut self, shape: &Shape, load: &Load) -> Option<f64>;
 
-    /// Returns what to do about a peer that cannot run on this machine.
+    /// Returns advice for a peer that cannot run on this machine.
     fn missing(&self) -> Option<&str> {
         None
     }
 
-    /// Returns whether a node costs this peer so much that it sits out the largest graphs and runs the rest
-    /// less often.
+    /// Returns whether nodes of this peer are so expensive that it skips the largest graphs and runs the
+    /// others less often.
     fn is_slow(&self) -> bool {
         false
     }
@@ -60,19 +59,19 @@ pub(crate) struct Load {
     pub(crate) is_checked: bool,
 }
 
-/// What nodes do, beside spinning.
+/// The work of nodes, besides spinning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Payload {
     /// Nothing: one empty closure for all.
     Empty,
-    /// Nothing, by as many different closures as `Values` needs: what calls cost that the processor cannot
-    /// predict. Only the library itself is asked for this.
+    /// Nothing, with as many different closures as `Values` needs: the cost of calls that the processor
+    /// cannot predict. Only measured for this library.
     Assorted,
     /// Each adds up its predecessors' `u64`s, plus one.
     Values,
 }
 
-/// Who runs the nodes.
+/// The threads that run the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Workers {
     /// The thread that waits for the run.
@@ -82,7 +81,7 @@ pub(crate) enum Workers {
 }
 
 impl Workers {
-    /// Returns the number of threads beside the one that waits.
+    /// Returns the number of threads besides the one that waits.
     pub(crate) fn threads(self) -> usize {
         match self {
             Self::Inline => 0,

@@ -1,37 +1,36 @@
-//! Repeats what was measured while others kept the machine busy.
+//! Repeats measurements that other processes disturbed.
 //!
-//! The choice looks at the machine's load only, never at the figure, so that it favours nobody. The load is
-//! that of this machine, and what a virtual machine feels of its neighbours: if one of them uses the other
-//! half of a core, each instruction takes up to 1.6 times as long. A probe is a piece of work whose time
-//! shows that.
+//! The decision depends on the machine's load only, never on the figure, so it favours no peer. The load
+//! includes that of a virtual machine's neighbours: if one of them uses the other half of a core, each
+//! instruction takes up to 1.6 times as long. A probe is a piece of work whose time shows that.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-/// Share of the machine's time, taken by others, above which a figure is disturbed. One busy process is 0.5
-/// of two cores.
+/// The share of the machine's time used by other processes above which a figure is disturbed. One busy
+/// process is 0.5 of two cores.
 const OTHERS_MAX: f64 = 0.15;
 /// The kernel counts whole ticks, of the machine and of each process.
 const DOUBT_TICKS: f64 = 2.0;
 const ATTEMPTS_MAX: usize = 5;
-/// By how much a core is slowed at most while a figure is taken.
+/// The largest accepted slowdown of a core while a figure is taken.
 const SLOWED_MAX: f64 = 0.15;
 /// How long a figure waits until all cores are fast.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How long it looks for the shortest time at first.
+/// How long it first searches for the shortest time.
 const REFERENCE: Duration = Duration::from_secs(3);
 /// Between two probes of a wait.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// How much of what was measured had the machine to itself.
+/// The measurements that had the machine to themselves.
 pub(crate) struct Quiet {
     attempts_max: usize,
-    /// None if figures are to be quick, and wait for nothing.
+    /// None if figures are to be quick, without waits.
     probe: Option<Probe>,
     pub(crate) taken: usize,
-    /// Taken while others kept the machine busy, at the last attempt too.
+    /// Figures that were disturbed at the last attempt too.
     pub(crate) disturbed: usize,
 }
 
@@ -42,12 +41,12 @@ impl Default for Quiet {
 }
 
 impl Quiet {
-    /// A figure is measured at most so often.
+    /// A figure is measured at most `attempts_max` times.
     pub(crate) fn with_attempts(attempts_max: usize) -> Self {
         Self { attempts_max, probe: (attempts_max > 1).then(Probe::new), taken: 0, disturbed: 0 }
     }
 
-    /// Returns what `measure` returns, which is called again when others took part of the machine meanwhile.
+    /// Returns the result of `measure`, which is called again if other processes used the machine meanwhile.
     pub(crate) fn take<T>(&mut self, mut measure: impl FnMut() -> Option<T>) -> Option<T> {
         let mut attempts = 0;
         let (figure, is_disturbed) = loop {
@@ -68,7 +67,7 @@ impl Quiet {
         Some(figure)
     }
 
-    /// Returns one line, and a warning where too little was quiet.
+    /// Returns one line, and a warning if too many figures were disturbed.
     pub(crate) fn text(&self) -> String {
         let Self { attempts_max, taken, disturbed, .. } = self;
         let (share, slowed) = (OTHERS_MAX * 100.0, SLOWED_MAX * 100.0);
@@ -79,7 +78,7 @@ impl Quiet {
     }
 }
 
-/// Work, and the shortest time that it ever took.
+/// A piece of work, and its shortest time so far.
 struct Probe {
     cores: usize,
     fastest_ns: f64,
@@ -96,7 +95,7 @@ impl Probe {
         probe
     }
 
-    /// Returns whether all cores are fast, at last.
+    /// Waits for fast cores. Returns whether all cores are fast at the end.
     fn waits_for_fast_cores(&mut self) -> bool {
         let start = Instant::now();
         while !self.is_fast() {
@@ -108,9 +107,9 @@ impl Probe {
         true
     }
 
-    /// Returns whether all cores are nearly as fast now as any of them ever was.
+    /// Returns whether all cores are nearly as fast now as the fastest so far.
     fn is_fast(&mut self) -> bool {
-        // The shortest: a thread may come to its core late.
+        // The shortest, because a thread may start late.
         let probe = || (0..5).map(|_| probe_ns()).fold(f64::INFINITY, f64::min);
         let took = thread::scope(|scope| {
             let others: Vec<_> = (1..self.cores).map(|_| scope.spawn(probe)).collect();
@@ -126,7 +125,7 @@ impl Probe {
 }
 
 /// Returns the ns of about ten microseconds of ordinary work: numbers become text and back, and go into a
-/// map. A loop of additions would not feel much of a neighbour.
+/// map. A loop of additions would hardly be slowed by a neighbour.
 fn probe_ns() -> f64 {
     let start = Instant::now();
     let texts = (0..200_u32).map(|number| black_box(number).wrapping_mul(0x9e37_79b1).to_string());
@@ -161,8 +160,8 @@ impl Ticks {
         })
     }
 
-    /// Returns whether others took more of the machine's time since `start` than [`OTHERS_MAX`], beyond
-    /// doubt.
+    /// Returns whether other processes certainly used more of the machine's time since `start` than
+    /// [`OTHERS_MAX`].
     fn is_disturbed_since(&self, start: &Self) -> bool {
         // As floats, since the kernel's idle time may step back a little.
         let passed = |now: u64, then: u64| now as f64 - then as f64;

@@ -1,7 +1,7 @@
-//! What was measured, as tables: a figure per peer, our ratio to oneTBB, and the budget beside it.
+//! The measurements as tables: a figure per peer, our ratio to oneTBB, and the budget.
 //!
-//! A ratio compares figures of the same round, taken within seconds of each other on one machine, so that
-//! what slows the machine down for a while cancels out.
+//! A ratio compares figures of the same round, taken within seconds of each other on one machine, so a
+//! temporary slowdown of the machine cancels out.
 
 mod machine;
 pub(crate) mod markers;
@@ -27,10 +27,10 @@ fn ratio_max(form: Form) -> f64 {
     }
 }
 
-/// What is measured, but for the shape and the peer.
+/// A measurement, except for the shape and the peer.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) struct Case {
-    /// The node count that was asked for; the shape may have a few more or less.
+    /// The requested node count. The shape may have a few more or fewer.
     pub(crate) size: usize,
     pub(crate) workers: Workers,
     pub(crate) payload: Payload,
@@ -43,7 +43,7 @@ pub(crate) struct Row {
     nodes: usize,
     depth: usize,
     case: Case,
-    /// By peer, in ns per node: one figure per round, none where the peer sat out.
+    /// By peer, in ns per node: one figure per round, none if the peer was skipped.
     pub(crate) figures: Vec<Vec<f64>>,
 }
 
@@ -64,7 +64,7 @@ impl Row {
     }
 }
 
-/// All that was measured, and what by.
+/// All measurements, and the peers.
 pub(crate) struct Report {
     machine: Machine,
     rounds: usize,
@@ -74,7 +74,7 @@ pub(crate) struct Report {
     is_missing: Vec<bool>,
     pub(crate) quiet: Quiet,
     pub(crate) rows: Vec<Row>,
-    /// What does not depend on the size: a run of one node in ns, and a drop in µs, median and largest.
+    /// Figures that do not depend on the size: a run of one node in ns, and a drop in µs, median and largest.
     pub(crate) once: Option<(f64, (f64, f64), Drops)>,
 }
 
@@ -202,7 +202,7 @@ impl Report {
         self.figures(row, ours::NAME)
     }
 
-    /// Returns oneTBB's figures; its one worker is the thread that waits, so it also stands for inline.
+    /// Returns oneTBB's figures. Its one worker is the thread that waits, so it is also compared with inline.
     fn tbb(&self, row: &Row) -> Option<&[f64]> {
         let workers = if row.case.workers == Workers::Inline { Workers::Threads(1) } else { row.case.workers };
         self.figures(self.row(row.form, Case { workers, ..row.case })?, peers::TBB)

@@ -1,4 +1,4 @@
-//! The five graph shapes that every peer runs, as plain data: for each node, the nodes it comes after.
+//! The five graph shapes that every peer runs, as plain data: for each node, its predecessors.
 //!
 //! Nodes are numbered in topological order: a predecessor's number is always smaller than its successor's.
 
@@ -124,7 +124,7 @@ impl Shape {
         self.starts.len() - 1
     }
 
-    /// Returns the nodes that `node` comes after.
+    /// Returns the predecessors of `node`.
     pub(crate) fn preds(&self, node: u32) -> &[u32] {
         let node = node as usize;
         &self.preds[self.starts[node] as usize..self.starts[node + 1] as usize]

@@ -1,11 +1,11 @@
 //! Question: what does small work cost: a run of few nodes, a call, a step, an operation, a hand-over?
 //!
-//! Method: each row does one small thing after the other and takes the time of one. Ours takes turns with
-//! oneTBB, Taskflow, tokio tasks, and with an earlier build of this bench, in each of nine rounds; the
-//! median. A figure that was disturbed is taken again (`run/quiet.rs`). `share of ideal` is the time that
-//! the nodes alone take on two threads, by the time that it took. Work is a number of multiplications in a
-//! row, which takes as long in C++; how many, is measured first. The threads of a peer are as many as our
-//! workers; among oneTBB's is the one that waits, which works, too.
+//! Method: each row repeats one small piece of work; a figure is the time of one repetition. In each of nine
+//! rounds, ours takes turns with oneTBB, Taskflow, tokio tasks, and an earlier build of this bench. The table
+//! has the median. A disturbed figure is measured again (`run/quiet.rs`). `share of ideal` is the time that
+//! the nodes alone take on two threads, divided by the measured time. Work is a number of dependent
+//! multiplications, which takes as long in C++; their number is calibrated first. A peer has as many threads
+//! as we have workers; oneTBB's include the waiting thread, which works too.
 //!
 //! ```text
 //! cargo bench --bench small                                prints the table
@@ -63,7 +63,7 @@ struct Args {
     /// An earlier build of this bench.
     #[arg(long)]
     before: Option<PathBuf>,
-    /// Prints our figure of this row alone: what a later build asks an earlier one for.
+    /// Prints our figure of this row alone. A later build calls an earlier one with it.
     #[arg(long, hide = true)]
     row: Option<String>,
     /// The multiplications that take 50 ns.
@@ -73,7 +73,7 @@ struct Args {
     output: Output,
 }
 
-/// The others that a row is measured beside.
+/// The peers of a row.
 struct Peers {
     before: Option<PathBuf>,
     tbb: Option<PathBuf>,
@@ -118,7 +118,7 @@ fn measured(row: &Row, work: Work, peers: &Peers, rounds: usize, quiet: &mut Qui
         let mut take = |figure: &dyn Fn() -> Option<f64>| quiet.take(figure).unwrap_or(f64::NAN);
         let ours = take(&|| Some(ours::figure(row, work)));
         let tokio = take(&|| tokio_tasks::figure(row, work));
-        // One that is not there waits for nothing.
+        // A missing peer is not measured, so it needs no quiet machine.
         let mut of = |program: &Option<PathBuf>, figure: &dyn Fn(&Path) -> f64| {
             program.as_deref().map_or(f64::NAN, |program| take(&|| Some(figure(program))))
         };
@@ -144,12 +144,12 @@ fn measured(row: &Row, work: Work, peers: &Peers, rounds: usize, quiet: &mut Qui
 }
 
 impl Row {
-    /// Asks an earlier build of this bench.
+    /// Runs an earlier build of this bench.
     fn before(&self, program: &Path, work: Work) -> f64 {
         number(Command::new(program).args(["--row", self.name, "--work", &work.unit().to_string()]))
     }
 
-    /// Asks a program in C++.
+    /// Runs a program in C++.
     fn by_peer(&self, program: &Path, work: Work) -> f64 {
         let Some(name) = self.peer else { return f64::NAN };
         let threads = self.workers.max(1).to_string();

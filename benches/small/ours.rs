@@ -43,7 +43,7 @@ pub(crate) fn figure(row: &Row, work: Work) -> f64 {
     row.figure(ns, work)
 }
 
-/// Returns the ns of each of so many, after a tenth as many that are not timed.
+/// Returns the ns of one of `times` calls. A tenth as many calls before them are not timed.
 fn time(times: u32, mut one: impl FnMut()) -> f64 {
     (0..times / 10).for_each(|_| one());
     untimed_ns(|| (0..times).for_each(|_| one())) / f64::from(times)
@@ -53,7 +53,7 @@ fn add(x: &u64) -> u64 {
     x + 1
 }
 
-/// A plan of nodes one after the other, which pass nothing on.
+/// A plan of nodes in sequence, without values.
 fn chain(nodes: usize, work: impl Fn(usize) + Clone + Send + Sync + 'static) -> Plan {
     let mut g = Graph::new();
     let node = |g: &mut Graph, number: usize, before: Option<&Value<()>>| {
@@ -68,7 +68,7 @@ fn chain(nodes: usize, work: impl Fn(usize) + Clone + Send + Sync + 'static) -> 
     g.compile_with(&Single).expect("it is right")
 }
 
-/// A plan of a node, eight side by side, and one.
+/// A plan of one node, eight nodes side by side after it, and one node after those.
 fn fan(work: impl Fn() + Clone + Send + Sync + 'static) -> Plan {
     let mut g = Graph::new();
     let of = |_| work.clone();
@@ -102,7 +102,7 @@ fn calls(exec: &Executor, times: u32) -> f64 {
     time(times, || x = *block_on(exec.call(&function, x)).expect("nothing fails"))
 }
 
-/// Returns the ns of each step, which is awaited before the next one.
+/// Returns the ns per step. Each step is awaited before the next.
 fn in_flow(exec: &Executor, steps: u32, step: impl Fn(&Flow, Var<u64>) -> Var<u64>) -> f64 {
     let timed = exec.flow(async |f: &Flow| {
         let (mut x, mut start) = (f.value("x", 0), Instant::now());
@@ -131,7 +131,7 @@ fn calls_ahead(exec: &Executor, calls: u32) -> f64 {
     time(runs, run) / f64::from(calls)
 }
 
-/// Returns the ns of each operation, in bulks of 100 on 1,000 variables.
+/// Returns the ns per operation, in bulks of 100 on 1,000 variables.
 fn bulks(exec: &Executor, operations: usize) -> f64 {
     let engine = Engine::new(exec).expect("it has room");
     let vars: Vec<Var<u64>> = (0..1000).map(|_| engine.var("x", 0)).collect();
@@ -145,7 +145,7 @@ fn bulks(exec: &Executor, operations: usize) -> f64 {
             engine.idle().await.expect("nothing fails");
         });
     };
-    // Five are too few for `time` to begin with some that are not timed.
+    // Five calls are too few for `time` to leave a tenth untimed.
     push_all();
     time(5, push_all) / operations as f64
 }

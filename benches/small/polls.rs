@@ -1,4 +1,4 @@
-//! How long one poll of a task keeps its thread, while the task awaits small work, and when a node suddenly
+//! How long one poll of a task occupies its thread while the task awaits small work, and when a node suddenly
 //! takes a thousand times as long.
 
 use std::future::Future;
@@ -41,7 +41,7 @@ pub(crate) fn table(work: Work) -> Table {
     table
 }
 
-/// Returns the ns of each poll of a task, the longest last.
+/// Returns the ns of every poll of a task, the longest last.
 fn polls(task: impl Future) -> Vec<u64> {
     let (mut task, mut polls) = (pin!(task), Vec::new());
     block_on(std::future::poll_fn(|cx| {

@@ -1,4 +1,4 @@
-//! What is measured, on how many workers, beside whom, and its budget.
+//! The rows: the work, the number of workers, the peers, and the budget.
 
 use crate::work::Work;
 
@@ -7,7 +7,7 @@ pub(crate) struct Row {
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
     pub(crate) workers: usize,
-    /// What the programs in C++ call it, if they have it.
+    /// Its name in the programs in C++, if they have it.
     pub(crate) peer: Option<&'static str>,
     /// In ns, or as a share.
     budget: Option<f64>,
@@ -21,9 +21,9 @@ pub(crate) enum Kind {
     One,
     /// A run of ten nodes of 50 ns, one after the other.
     Chain,
-    /// A run of a node, eight side by side and one, of 20 µs each.
+    /// A run of one node, eight nodes side by side, and one node, of 20 µs each.
     Fan,
-    /// A run of a node of 50 µs, without these.
+    /// A run of one node of 50 µs: its time without these 50 µs.
     HandOver,
     ExecutorCall,
     FlowCall,
@@ -41,14 +41,14 @@ pub(crate) enum Kind {
 
 /// Nodes of the chain, of 50 ns each.
 pub(crate) const CHAIN: usize = 10;
-/// Of the nodes of the fan.
+/// The work of each node of the fan.
 pub(crate) const FAN_UNITS: u64 = 400;
 /// Nodes side by side.
 pub(crate) const FAN: usize = 8;
-/// The runs of one that is handed over: enough for the operating system to have placed the threads when the
-/// first tenth, which is not timed, is over.
+/// The runs of a node that is handed over. Their first tenth is not timed; it gives the operating system time
+/// to place the threads.
 pub(crate) const HANDED: u32 = 2_000;
-/// Of the node that is handed over.
+/// The work of the node that is handed over.
 pub(crate) const HANDED_UNITS: u64 = 1_000;
 
 const fn row(name: &'static str, kind: Kind, workers: usize, peer: Option<&'static str>, budget: Option<f64>) -> Row {

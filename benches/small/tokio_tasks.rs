@@ -33,8 +33,8 @@ pub(crate) fn figure(row: &Row, work: Work) -> Option<f64> {
     Some(row.figure(ns, work))
 }
 
-/// Returns the ns of each of so many, after a tenth as many that are not timed. The thread that waits awaits
-/// them, as it awaits our runs.
+/// Returns the ns of one of `times` calls. A tenth as many calls before them are not timed. The waiting
+/// thread awaits them, as it awaits our runs.
 fn time(runtime: &Runtime, times: u32, one: impl AsyncFn()) -> f64 {
     let round = |times: u32| (0..times).for_each(|_| runtime.block_on(one()));
     round(times / 10);

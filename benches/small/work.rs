@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// The ns of all work that timed itself.
+/// The ns of all calls of [`Work::run_timed`].
 static TIMED_NS: AtomicU64 = AtomicU64::new(0);
 
 /// How many multiplications take 50 ns.
@@ -20,7 +20,7 @@ impl Work {
         Self(unit)
     }
 
-    /// Measures how many it takes, in the fastest of several tries.
+    /// Measures the number, in the fastest of several tries.
     pub(crate) fn calibrated() -> Self {
         let time = |_| {
             let start = Instant::now();
@@ -35,7 +35,7 @@ impl Work {
         self.0
     }
 
-    /// Works for so many times 50 ns.
+    /// Works for `units` times 50 ns.
     pub(crate) fn run(self, units: u64) {
         multiply(self.0 * units);
     }
@@ -47,7 +47,7 @@ impl Work {
         TIMED_NS.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
     }
 
-    /// Returns the ns that so much work takes now.
+    /// Returns the ns that `units` units of work take now.
     pub(crate) fn takes_ns(self, units: u64) -> f64 {
         let time = |_| {
             let start = Instant::now();

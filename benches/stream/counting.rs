@@ -1,4 +1,4 @@
-//! The allocator of this bench, which counts bytes where it is told to: not while time is measured.
+//! The allocator of this bench. It counts bytes only after `start`, not while time is measured.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -23,36 +23,36 @@ pub(crate) fn stop() {
     IS_ON.store(false, Ordering::Relaxed);
 }
 
-/// Returns the most bytes that were allocated and not freed, since [`start`].
+/// Returns the peak of the bytes allocated and not freed since [`start`].
 pub(crate) fn peak() -> usize {
     PEAK.load(Ordering::Relaxed).max(0) as usize
 }
 
 fn add(bytes: i64) {
-    // ORDERING: counters; the threads whose allocations count have none of their own order to keep.
+    // ORDERING: counters; no other memory depends on them.
     if IS_ON.load(Ordering::Relaxed) {
         let now = BYTES.fetch_add(bytes, Ordering::Relaxed) + bytes;
         PEAK.fetch_max(now, Ordering::Relaxed);
     }
 }
 
-// SAFETY: the system's allocator, counted.
+// SAFETY: every call goes to the system's allocator with its arguments unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         add(layout.size() as i64);
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         add(layout.size() as i64);
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps the contract of `alloc_zeroed`.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
         add(-(layout.size() as i64));
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps the contract of `dealloc`.
         unsafe { System.dealloc(place, layout) }
     }
 }

@@ -1,11 +1,11 @@
-//! Question: what does an array program cost that streams, in time and in memory, beside the same loops by
+//! Question: what does a streaming array program cost, in time and in memory, compared with the same loops by
 //! hand?
 //!
-//! Method: FILL, k times INC and SUM on `f64`s. The peers are the same loops on whole arrays that are in
-//! memory already (warm, in place), blocked by hand, and with rayon's `par_chunks_mut`; all on two threads
-//! and with one function for the sum of a slice. Stencils of 8 steps are compared with the same scope that
-//! does not stream. The peers take turns; the tables have the median of the rounds and, in brackets, the
-//! smallest. Bytes are counted by the allocator, in a round of their own.
+//! Method: FILL, k times INC and SUM on `f64`s. The peers are the same loops on whole arrays that are already
+//! in memory (warm, in place), in blocks by hand, and with rayon's `par_chunks_mut`. All use two threads and
+//! the same function for the sum of a slice. Stencils of 8 steps are compared with the same scope without
+//! streaming. The peers take turns; the tables have the median of the rounds and, in brackets, the smallest.
+//! Bytes are counted by the allocator, in a round of their own.
 //!
 //! ```text
 //! cargo bench --bench stream                  everything: a few minutes
@@ -66,18 +66,18 @@ impl Args {
 pub(crate) struct Way {
     pub(crate) name: &'static str,
     pub(crate) run: Box<dyn FnMut() -> f64>,
-    /// What it has in memory before it runs.
+    /// The bytes that it has in memory before it runs.
     pub(crate) before_bytes: usize,
 }
 
-/// What was measured of a way.
+/// The measurements of a way.
 struct Figures {
     name: &'static str,
     ms: Vec<f64>,
     peak_bytes: usize,
 }
 
-/// Lets all ways take turns. All of them must give the same number, but for rounding.
+/// Measures all ways in turn. All of them must return the same number, except for rounding.
 fn measure(ways: &mut [Way], rounds: usize) -> Vec<Figures> {
     let mut figures: Vec<Figures> = Vec::new();
     let expected = (ways[0].run)();
@@ -108,7 +108,7 @@ fn least(figures: &[f64]) -> f64 {
     figures.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
-/// Returns a table of ways, each beside the others that `against` names.
+/// Returns a table of ways, each compared with the ways in `against`.
 fn table(title: &str, figures: &[Figures], against: &[&str]) -> String {
     let heads = ["", "ms", "peak MB"].into_iter().map(str::to_owned).chain(against.iter().map(|name| format!("× {name}")));
     let mut table = Table::new(heads);
@@ -167,7 +167,7 @@ fn method(args: &Args) -> String {
     )
 }
 
-/// The time to find how two uses with a million batches each meet, in two dimensions.
+/// Measures the check of two uses with a million batches each, in two dimensions.
 fn checker() -> String {
     let (shape, launch) = ([8000_u64, 8000], [1000_u64, 1000]);
     let tiles = || Part::tiles([8, 8]);

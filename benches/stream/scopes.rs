@@ -1,4 +1,4 @@
-//! The same as scopes.
+//! The same programs as scopes.
 
 use anabranch::scope::{Streaming, Sum, Tile, TileMut};
 use anabranch::{Executor, Graph, inputs};

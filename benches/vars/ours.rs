@@ -8,7 +8,7 @@ use futures::executor::block_on;
 
 use crate::workload::Workload;
 
-/// Of the engine, and of the peer.
+/// The bound on pending operations of the engine, and of the peer.
 pub(crate) const PENDING_MAX: usize = 65_536;
 
 /// Pushes the operations of a workload.
@@ -34,7 +34,7 @@ macro_rules! push {
     };
 }
 
-/// Returns the ns of each operation.
+/// Returns the ns per operation.
 pub(crate) fn run(workload: &Workload, workers: usize, bulk: usize) -> f64 {
     let exec = Executor::builder().workers(workers).build().expect("threads start");
     let engine = Engine::builder(&exec).max_pending(PENDING_MAX).build().expect("it has room");
@@ -57,10 +57,10 @@ pub(crate) fn run(workload: &Workload, workers: usize, bulk: usize) -> f64 {
     start.elapsed().as_nanos() as f64 / workload.len() as f64
 }
 
-/// By itself, because what is collected must outlive the bulk.
+/// A separate function, because the collected references must outlive the bulk.
 async fn push_joined(engine: &Engine, workload: &Workload, vars: &[Var<u64>], operations_max: usize) {
     let reads = |reads: &[usize]| reads.iter().map(|&read| &vars[read]).collect();
-    // A pass over operations that are not wide would be measured with them.
+    // Only workloads with wide operations collect lists: for the others, this pass would be measured too.
     let lists = workload.has_wide().then(|| workload.iter().map(|(_, list)| list));
     let wide: Vec<Vec<&Var<u64>>> = lists.into_iter().flatten().filter(|list| list.len() > 1).map(reads).collect();
     let (mut bulk, mut wide) = (engine.bulk(operations_max), wide.iter());
@@ -79,7 +79,7 @@ async fn push_joined(engine: &Engine, workload: &Workload, vars: &[Var<u64>], op
     bulk.end().await.expect("it is right");
 }
 
-/// By itself: a handle that may be awaited is kept elsewhere than one that is dropped at once.
+/// A separate function: a handle that may be awaited is kept elsewhere than one that is dropped at once.
 async fn push_and_await(engine: &Engine, workload: &Workload, vars: &[Var<u64>]) {
     for (number, (write, reads)) in workload.iter().enumerate() {
         let op = Op::task("op", &vars[reads[0]], &vars[write.unwrap_or(0)], |x: &u64| x.wrapping_add(1));

@@ -25,7 +25,7 @@ enum Place {
     Given(usize, Guard),
 }
 
-/// Returns the ns of each operation.
+/// Returns the ns per operation.
 pub(crate) fn run(workload: &Workload, workers: usize) -> f64 {
     let runtime = runtime(workers);
     let vars: Vec<Arc<RwLock<u64>>> = (0..workload.vars).map(|_| Arc::new(RwLock::new(1))).collect();
@@ -36,7 +36,7 @@ pub(crate) fn run(workload: &Workload, workers: usize) -> f64 {
                 let place = room.clone().acquire_owned().await.expect("it is not closed");
                 let mut asked: Vec<(usize, bool)> = reads.iter().map(|&read| (read, false)).collect();
                 asked.extend(write.map(|write| (write, true)));
-                // Each variable once, to write if it is written.
+                // Each variable once. A variable that is read and written is locked for writing.
                 asked.sort_by_key(|&(var, is_write)| (var, !is_write));
                 asked.dedup_by_key(|&mut (var, _)| var);
                 let reads = reads.to_vec();

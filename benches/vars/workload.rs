@@ -1,16 +1,16 @@
-//! Streams of operations: what each writes and reads.
+//! Streams of operations, as the variables that each writes and reads.
 
 /// A stream of operations.
 pub(crate) struct Workload {
     pub(crate) name: &'static str,
     pub(crate) vars: usize,
-    /// What each writes, and the end of what it reads.
+    /// For each operation, the variable that it writes, and the end of its reads in `reads`.
     operations: Vec<(Option<usize>, usize)>,
-    /// One after the other, so that the stream costs nothing that is measured.
+    /// The reads of all operations in one vector, so that iteration costs nothing that is measured.
     reads: Vec<usize>,
-    /// For two workers, in ns.
+    /// The budget for two workers, in ns.
     budget: Option<u64>,
-    /// Who pushes awaits one in so many.
+    /// The pushing task awaits one operation in this many.
     pub(crate) awaited: Option<usize>,
 }
 
@@ -41,7 +41,7 @@ impl Workload {
         Self { name, vars, operations: writes.into_iter().zip(1..).collect(), reads, budget, awaited: None }
     }
 
-    /// A chain, of which one in so many is awaited.
+    /// A chain, of which one operation in `every` is awaited.
     fn awaiting(name: &'static str, every: usize, operations: usize) -> Self {
         let operations = (0..operations).map(|op| (Some(0), op + 1)).collect::<Vec<_>>();
         Self { name, vars: 1, reads: vec![0; operations.len()], operations, budget: None, awaited: Some(every) }
@@ -76,7 +76,7 @@ impl Workload {
         Self { name: "random, 2 to 19 reads", vars: 100, operations, reads, budget: None, awaited: None }
     }
 
-    /// Returns true if who pushes that operation awaits it.
+    /// Returns true if the pushing task awaits that operation.
     pub(crate) fn is_awaited(&self, operation: usize) -> bool {
         self.awaited.is_some_and(|every| (operation + 1).is_multiple_of(every))
     }
@@ -90,7 +90,7 @@ impl Workload {
         self.operations.len()
     }
 
-    /// Returns what each operation writes and reads.
+    /// Returns the write and the reads of each operation.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Option<usize>, &[usize])> {
         let mut begin = 0;
         self.operations.iter().map(move |&(write, end)| (write, &self.reads[std::mem::replace(&mut begin, end)..end]))

@@ -1,4 +1,4 @@
-//! Bounds and fairness: how many runs are in flight, how much they hold, and that nobody waits for ever, or
+//! Bounds and fairness: how many runs are in flight, how much they hold, and that no run waits for ever, or
 //! for itself.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -21,7 +21,7 @@ fn bounded(workers: usize, runs: usize) -> Executor {
     Executor::builder().workers(workers).max_in_flight(runs).build().unwrap()
 }
 
-/// A plan whose node notes down its input when it starts, and ends when the sender of that number was used.
+/// A plan whose node records its input when it starts, and ends when the sender of that number is used.
 fn gates(count: usize) -> (Plan, Vec<oneshot::Sender<()>>, Arc<Mutex<Vec<usize>>>) {
     let (senders, receivers): (Vec<_>, Vec<_>) = (0..count).map(|_| oneshot::channel::<()>()).unzip();
     let receivers = Mutex::new(receivers.into_iter().map(Some).collect::<Vec<_>>());
@@ -77,7 +77,7 @@ fn a_run_that_leaves_the_queue_lets_the_next_one_in() {
 
 #[test]
 fn nobody_overtakes_in_the_queue() {
-    // Seen to fail when `has_room` did not count those who came before.
+    // Seen to fail when `has_room` did not count the runs ahead in the queue.
     for workers in [0, 1, 2] {
         let exec = bounded(workers, 1);
         let (plan, senders, started) = gates(4);
@@ -96,7 +96,7 @@ fn nobody_overtakes_in_the_queue() {
 
 #[test]
 fn a_run_that_gives_its_turn_up_passes_it_on() {
-    // Seen to fail when `leave_queue` rang for nobody.
+    // Seen to fail when `leave_queue` woke no task.
     for workers in [0, 1, 2] {
         let exec = bounded(workers, 1);
         let (plan, senders, _) = gates(3);
@@ -130,7 +130,7 @@ fn a_full_executor_is_busy_and_gives_the_inputs_back() {
     }
 }
 
-/// How many runs the tests of memory submit.
+/// The number of runs that the tests of memory submit.
 const MANY: usize = if cfg!(debug_assertions) { 20_000 } else { 1_000_000 };
 
 #[test]
@@ -153,7 +153,7 @@ fn runs_that_are_dropped_do_not_pile_up() {
                 }
             });
             drop(run);
-            // A worker on its way out of a run still has it.
+            // A worker that leaves a run still holds it.
             assert!(exec.in_flight() <= 16 && exec.in_limbo() <= 20 && tally.alive() <= 20, "{exec:?}");
         }
         until(|| exec.in_limbo() == 0 && tally.alive() == 0);
@@ -201,7 +201,7 @@ fn a_node_may_await_runs_64_deep() {
     }
 }
 
-/// A plan whose two nodes, an async one and a task, each poll a future once and give whether it was an error.
+/// A plan of an async node and a task. Each polls a future once, and returns whether it was an error.
 fn asks<F>(ask: impl Fn() -> F + Clone + Send + Sync + 'static) -> Plan
 where
     F: Future<Output = Result<()>> + Unpin + 'static,
@@ -242,7 +242,7 @@ fn a_node_inside_of_a_node_cannot_wait_for_the_outer_executor() {
     assert!(*value_of::<bool>(block_on(outer.run(&plan(&g), Inputs::new())), "out"));
 }
 
-/// Deals the nodes out over two streams.
+/// Distributes the nodes over two streams.
 struct TwoStreams;
 
 impl Policy for TwoStreams {
@@ -265,8 +265,7 @@ fn work() {
     }
 }
 
-/// Plans whose nodes could go on for long: one chain, nodes that are all ready, and a chain that changes
-/// streams at every node.
+/// Plans with much work: one chain, nodes that are all ready, and a chain that changes streams at every node.
 fn long_plans(nodes: usize, work: impl Fn() + Clone + Send + Sync + 'static) -> [Plan; 3] {
     let (mut wide, mut deep) = (Graph::new(), Graph::new());
     let works: Vec<Value<u64>> = (0..nodes)
@@ -311,12 +310,12 @@ fn a_long_inline_run_lets_other_tasks_run() {
             is_over.store(true, SeqCst);
             other.await.unwrap();
         });
-        // 20 ms in slices of 100 microseconds: 200 turns, were the clock never late.
+        // 20 ms in slices of 100 microseconds: 200 turns if the clock is never late.
         assert!(turns.load(SeqCst) >= 10, "{} turns with plan {n}", turns.load(SeqCst));
     }
 }
 
-/// Spins for a millisecond, ten times as long as a poll may take, and notes down which poll it was.
+/// Spins for a millisecond, ten times as long as a poll may take, and records the number of the poll.
 fn note_long(poll: &AtomicUsize, notes: &Mutex<Vec<usize>>) {
     let start = Instant::now();
     while start.elapsed() < Duration::from_millis(1) {
@@ -325,7 +324,7 @@ fn note_long(poll: &AtomicUsize, notes: &Mutex<Vec<usize>>) {
     notes.lock().unwrap().push(poll.load(SeqCst));
 }
 
-/// Polls a run to its end, counting the polls. Returns the most notes of one poll.
+/// Polls a run to its end, counting the polls. Returns the largest number of notes of one poll.
 fn most_notes_of_a_poll(exec: &Executor, plan: &Plan, poll: &AtomicUsize, notes: &Mutex<Vec<usize>>) -> usize {
     let (mut run, (alarm, waker)) = (exec.run(plan, Inputs::new()), Alarm::new());
     let mut rings = 0;
@@ -341,7 +340,7 @@ fn most_notes_of_a_poll(exec: &Executor, plan: &Plan, poll: &AtomicUsize, notes:
 #[test]
 fn a_timer_of_tokio_goes_off_beside_endless_inline_work() {
     // Seen to fail (31 ms, which is 61 polls of half a millisecond) with the slice that there was. The time
-    // is that of the thread: what others take of the machine does not count.
+    // is processor time of the thread, so other processes do not count.
     let mut g = Graph::new();
     let x = g.task("zero", (), || 0u64);
     let last = g.repeat("loop", &x, times(u64::MAX), |b, x| b.task("next", &x, |x: &u64| x.wrapping_add(1)));
@@ -374,8 +373,8 @@ fn a_timer_of_tokio_goes_off_beside_endless_inline_work() {
 
 #[test]
 fn an_inline_poll_ends_soon_after_long_nodes_have_begun() {
-    // Seen to fail when the number of steps between two looks at the clock was what the tiny steps before had
-    // made it, or up to 64 of that: 20 in a poll.
+    // Seen to fail when the number of steps between two readings of the clock was the one that the tiny steps
+    // before had set, or up to 64 of that: 20 in a poll.
     for tiny in [0, 7, 15, 31, 63, 127, 2_000] {
         let (poll, notes) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Vec::new())));
         let mut g = Graph::new();

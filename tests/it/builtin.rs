@@ -1,5 +1,4 @@
-//! The built-in kernels, on every executor of the host, against implementations that do the same in another
-//! way.
+//! The built-in kernels, on every executor of the host, against independent implementations.
 
 use std::fs;
 use std::path::Path;
@@ -10,11 +9,11 @@ use anabranch::{Buffer, DeviceStream, Executor, Graph, HostBuffer, Inputs, Resul
 
 use crate::support::{Dice, block_on, executors, plan, value_of};
 
-/// Around a block of 256 threads, a chunk of 4096 elements, and a chunk of chunks.
+/// Lengths around a block of 256 threads, a chunk of 4096 elements, and a chunk of chunks.
 pub(crate) const LENGTHS: [usize; 14] = [0, 1, 2, 3, 255, 256, 257, 1000, 4095, 4096, 4097, 8193, 100_000, 4096 * 256 + 3];
 
-/// From and to: one pixel, up, down, by fractions, along one side, onto itself, by much, to nothing, from
-/// nothing to nothing.
+/// Sizes before and after: one pixel, up, down, by fractions, along one side, unchanged, by a large factor,
+/// to an empty picture, from empty to empty.
 pub(crate) const SCALINGS: [([u32; 2], [u32; 2]); 18] = [
     ([1, 1], [1, 1]),
     ([1, 1], [5, 3]),
@@ -42,7 +41,7 @@ pub(crate) fn size([width, height]: [u32; 2]) -> Size {
 
 pub(crate) fn floats(seed: u64, len: usize) -> Vec<f32> {
     let mut dice = Dice::new(seed);
-    // Of many magnitudes and both signs, so that each order of additions rounds in a way of its own.
+    // Numbers of many magnitudes and both signs, so that each order of additions rounds differently.
     (0..len).map(|_| (dice.below(2_000_001) as f32 - 1e6) * 2.0_f32.powi(dice.below(40) as i32 - 30)).collect()
 }
 
@@ -51,7 +50,7 @@ pub(crate) fn picture(seed: u64, size: Size) -> Vec<u8> {
     (0..3 * size.pixels()).map(|_| dice.below(256) as u8).collect()
 }
 
-/// Checks that two results are the same, bit for bit, and else says where they differ.
+/// Checks that two results are the same, bit for bit. If not, reports where they differ.
 pub(crate) fn assert_same_bits(got: &[f32], wanted: &[f32], which: &str) {
     assert_eq!(got.len(), wanted.len(), "{which}");
     for (at, (got, wanted)) in got.iter().zip(wanted).enumerate() {
@@ -111,7 +110,7 @@ pub(crate) fn mean(exec: &Executor, x: Vec<f32>) -> Result<Vec<f32>> {
 const SCALE: [f32; 3] = [1.0 / 58.4, 1.0 / 57.1, 1.0 / 57.4];
 const BIAS: [f32; 3] = [-2.1, -2.0, -1.8];
 
-/// Element `i` of a normalised picture, found from where it goes.
+/// Element `i` of a normalised picture, computed from its place in the output.
 fn normalised(pixels: &[u8], size: Size, i: usize) -> f32 {
     let (channel, pixel) = (i / size.pixels(), i % size.pixels());
     let product = f32::from(pixels[pixel * 3 + channel]) * SCALE[channel];
@@ -125,12 +124,12 @@ pub(crate) fn tent(j: u32, i: u32, from: u32, to: u32) -> i128 {
     (2 * from.max(to) - ((2 * j + 1) * to - (2 * i + 1) * from).abs()).max(0)
 }
 
-/// A fraction as the nearest number, halves up.
+/// Rounds a fraction to the nearest number, halves up.
 pub(crate) fn rounded(sum: i128, weights: i128) -> u8 {
     ((2 * sum / weights + 1) / 2) as u8
 }
 
-/// A value of a resized picture: the mean of all pixels, almost all of which weigh nothing.
+/// A value of a resized picture: the weighted mean of all pixels, most of which have weight 0.
 fn resized(pixels: &[u8], from: Size, to: Size, [x, y, channel]: [u32; 3]) -> u8 {
     let (mut sum, mut weights) = (0, 0);
     for row in 0..from.height {
@@ -215,7 +214,8 @@ fn resize_is_the_exact_mean_under_a_triangle() {
 
 #[test]
 fn resize_is_exact_for_random_sizes() {
-    // Seen to fail as above.
+    // Seen to fail without the half pixel, with a triangle as wide as four pixels when it shrinks, with a tap
+    // less, and without `total / 2`.
     for seed in 0..40 {
         let mut dice = Dice::new(seed);
         let [from, to] = [60, 20].map(|most| size([0, 1].map(|_| 1 + dice.below(most) as u32)));
@@ -235,7 +235,7 @@ fn row_resized(row: &[u8], to: u32) -> Vec<u8> {
 fn pictures_resized_by_hand() {
     let (from, to) = (size([2, 1]), size([4, 1]));
     let pixels = vec![0, 10, 255, 100, 20, 0];
-    // The centres are at -1/4, where the first counts alone, 1/4, 3/4 and 5/4.
+    // The centres are at -1/4, where only the first pixel counts, 1/4, 3/4 and 5/4.
     let wanted = [0, 10, 255, 25, 13, 191, 75, 18, 64, 100, 20, 0];
     assert_eq!(resize(&Executor::inline(), pixels, from, to).unwrap(), wanted);
     // The weights are 5, 7, 7 and 5 of 24: 53.125.
@@ -246,7 +246,7 @@ fn pictures_resized_by_hand() {
 
 #[test]
 fn rows_resized_by_another_library() {
-    // Computed with Pillow 13.0, `resize((n, 1), Image.Resampling.BILINEAR)`. Of a single row, it rounds once
+    // Computed with Pillow 13.0, `resize((n, 1), Image.Resampling.BILINEAR)`. It rounds a single row once,
     // too.
     let row = [255, 0, 0, 0, 10, 20, 255, 0, 100, 30];
     assert_eq!(row_resized(&row, 1), [62]);
@@ -292,7 +292,7 @@ fn sums_and_means_have_one_order() {
     }
 }
 
-/// Says why a run of one kernel failed.
+/// Returns the reason why a run of one kernel failed.
 fn fault<T>(result: Result<Vec<T>>) -> String {
     std::error::Error::source(&result.err().unwrap()).unwrap().to_string()
 }

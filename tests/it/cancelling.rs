@@ -1,5 +1,5 @@
-//! Runs that are cancelled, dropped or forgotten at any moment: what they held is freed, once and not too
-//! early, and whoever comes next finds plan and executor as they were.
+//! Runs that are cancelled, dropped or forgotten at any moment: their values are freed once and not too
+//! early, and later runs find the plan and the executor unchanged.
 
 use std::iter;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,7 +12,7 @@ use tokio_test::{assert_pending, task};
 
 use crate::support::{Counted, Dice, Tally, block_on, executor, executors, panic_quietly, plan, poll_once, until, value_of};
 
-/// Twenty nodes, every fourth of them async, every fourth a taker. Each adds up what it reads.
+/// Twenty nodes, every fourth of them async, every fourth a taker. Each adds up the values that it reads.
 fn twenty(tally: &Tally) -> Plan {
     let mut g = Graph::new();
     let mut values: Vec<Value<Counted>> = vec![g.input("x"); 3];
@@ -40,14 +40,14 @@ fn twenty(tally: &Tally) -> Plan {
     plan(&g)
 }
 
-/// What the twenty nodes come to.
+/// The result of the twenty nodes.
 const SUM: u64 = 2745;
 
 fn start(exec: &Executor, plan: &Plan, tally: &Tally) -> Run {
     exec.run(plan, inputs! { "x" => tally.value(1) })
 }
 
-/// Checks that the executor holds nothing of any run, and that the plan still runs.
+/// Checks that the executor holds no values of any run, and that the plan still runs.
 fn is_as_before(exec: &Executor, plan: &Plan, tally: &Tally) {
     until(|| tally.alive() == 0 && exec.in_limbo() == 0 && exec.in_flight() == 0);
     let out = value_of::<Counted>(block_on(start(exec, plan, tally)), "out");
@@ -259,7 +259,7 @@ fn a_node_may_cancel_its_own_run() {
 
 #[test]
 fn no_async_node_is_polled_after_a_cancel() {
-    // Seen to fail when `poll_node` did not look whether the run was cancelled by a node before.
+    // Seen to fail when `poll_node` did not check whether an earlier node had cancelled the run.
     for exec in executors() {
         let (shared, polled, mut g) = (Own::default(), Arc::new(AtomicUsize::new(0)), Graph::new());
         for name in iter::once("a".to_owned()).chain((0..60).map(|number| format!("n{number}"))) {
@@ -274,7 +274,7 @@ fn no_async_node_is_polled_after_a_cancel() {
         *shared.lock().unwrap() = Some(run.clone());
         assert!(block_on(run.node("a")).unwrap_err().is_cancelled());
         block_on(exec.idle()).unwrap();
-        // Each worker may be inside of a poll when the first cancels. It polls none afterwards.
+        // Each worker may be inside a poll when the first node cancels. It polls no node afterwards.
         let most = exec.workers().max(1);
         assert!((1..=most).contains(&polled.load(SeqCst)), "{exec:?} polled {polled:?}");
         *shared.lock().unwrap() = None;
@@ -283,7 +283,7 @@ fn no_async_node_is_polled_after_a_cancel() {
 
 #[test]
 fn another_thread_may_cancel() {
-    // Seen to fail when a cancel left the nodes of a run that nobody was polling just then.
+    // Seen to fail when a cancel left the nodes of a run that no task was polling at that moment.
     for exec in executors() {
         let (is_polled, mut g) = (Arc::new(AtomicUsize::new(0)), Graph::new());
         let polled = is_polled.clone();
@@ -392,7 +392,7 @@ fn polls_cancels_and_drops_in_any_order_free_everything() {
 
 #[test]
 fn sixty_thousand_runs_that_are_dropped_at_work_end_soon() {
-    // Seen to fail (after a minute) when the end of each run looked at all that were dropped.
+    // Seen to fail (after a minute) when the end of each run examined all dropped runs.
     let exec = Executor::builder().workers(2).max_in_flight(60_000).build().unwrap();
     let mut g = Graph::new();
     g.future("never", (), || std::future::pending::<Result<(), BoxError>>());

@@ -1,5 +1,5 @@
-//! Cheap work: who does it, how long, and that the blocks of runs are used again without a trace of the run
-//! before.
+//! Cheap work: which thread runs it, for how long, and that a reused block of a run has no trace of the
+//! previous run.
 
 use std::future::Future;
 use std::hint::black_box;
@@ -17,19 +17,19 @@ use anabranch::{Engine, Executor, Flow, Function, Graph, Inputs, Op, Plan, Value
 use crate::dice::Dice;
 use crate::support::{Counted, Tally, block_on, plan, poll_once, until, value_of};
 
-/// More than it takes until workers have timed enough, interruptions included.
+/// More repetitions than workers need to time the work, interruptions included.
 const LEARNS: usize = 100_000;
 
-/// How long work takes that is dear.
+/// The duration of expensive work.
 const DEAR: Duration = Duration::from_millis(1);
 
-/// Returns a number that no other thread has.
+/// Returns a number that is unique to this thread.
 fn this_thread() -> usize {
     thread_local!(static MARK: u8 = const { 0 });
     MARK.with(|mark| std::ptr::from_ref(mark).addr())
 }
 
-/// A body that is cheap until it is told otherwise, and notes its thread.
+/// A body that records its thread. It is cheap until `is_dear` is set.
 #[derive(Clone, Default)]
 struct Body {
     is_dear: Arc<AtomicBool>,
@@ -57,13 +57,13 @@ impl Body {
         self.was_here()
     }
 
-    /// Does the work until this thread does it; or for a while, and returns false.
+    /// Repeats the work until this thread does it. After `LEARNS` repetitions, returns false.
     fn comes_here(&self, work: &dyn Fn()) -> bool {
         (0..LEARNS).any(|_| self.is_here(work))
     }
 
-    /// Becomes dear, and surprises this thread. An interruption of the thread may have come before: then it
-    /// is cheap again first.
+    /// Makes the body expensive while this thread still runs it. If the work went to another thread because
+    /// this one was interrupted, the body becomes cheap again first.
     fn surprises(&self, work: &dyn Fn()) {
         loop {
             self.is_dear.store(true, SeqCst);
@@ -86,8 +86,8 @@ fn task(body: impl Fn() + Send + Sync + 'static) -> Plan {
     plan(&g)
 }
 
-/// Calls `check` with a body, and with work that runs it: as the node of a plan, as an operation, and as the
-/// node of a graph that a flow calls.
+/// Calls `check` with a body, and with work that runs it: a plan of one node, an operation, and a flow that
+/// calls a graph of one node.
 fn for_all(exec: &Executor, check: impl Fn(&Body, &dyn Fn())) {
     let [body, copy, called] = std::array::from_fn(|_| Body::default());
     let plan = {
@@ -148,7 +148,7 @@ fn without_a_budget_workers_do_all() {
 
 #[test]
 fn a_wait_inside_of_cheap_work_is_the_error_that_it_is_on_a_worker() {
-    // Seen to fail with an `is_in_task` that does not look at steps: it waited.
+    // Seen to fail with an `is_in_task` that does not check steps: it waited.
     let exec = builder().build().unwrap();
     let never = {
         let mut g = Graph::new();
@@ -184,7 +184,7 @@ fn a_wait_inside_of_cheap_work_is_the_error_that_it_is_on_a_worker() {
         block_on(block_on(engine.push(op)).unwrap()).unwrap();
     };
     for work in [&run as &dyn Fn(), &operate] {
-        // Again if this thread was interrupted, so that a worker did it.
+        // Repeated if this thread was interrupted, so that a worker did the work.
         while {
             assert!(body.comes_here(work));
             waits.store(true, SeqCst);
@@ -197,8 +197,8 @@ fn a_wait_inside_of_cheap_work_is_the_error_that_it_is_on_a_worker() {
     }
 }
 
-/// Runs a plan within an async node until the first poll of a run does all of it, on a thread of which
-/// `was_here` is true; or for a while, and returns false.
+/// Runs a plan within an async node until the first poll of a run does all of it, on a thread for which
+/// `was_here` returns true. After a number of tries, returns false.
 fn comes_in_a_future(exec: &Executor, plan: Plan, was_here: impl Fn() -> bool + Send + Sync + 'static) -> bool {
     let (own, was_here) = (exec.clone(), Arc::new(was_here));
     let mut g = Graph::new();
@@ -234,7 +234,7 @@ fn a_future_on_a_worker_does_cheap_work_itself() {
 
 #[test]
 fn a_wait_inside_of_cheap_work_in_a_future_is_an_error() {
-    // Seen to fail (the run is pending) with steps that are not looked at aside.
+    // Seen to fail (the run is pending) when steps that run aside are not checked.
     for workers in [1, 2] {
         let exec = Executor::builder().workers(workers).build().unwrap();
         let never = {
@@ -270,7 +270,7 @@ fn a_cheap_call_that_waits_for_its_argument_is_over_before_its_worker_does_other
         move || log.lock().unwrap().push(what)
     };
     let (called, ran) = (noting("call"), noting("run"));
-    // No poll runs it.
+    // This body is never run by a poll.
     let other = {
         let mut g = Graph::new();
         g.future("other", (), move || {
@@ -286,12 +286,12 @@ fn a_cheap_call_that_waits_for_its_argument_is_over_before_its_worker_does_other
         })
     };
     let function = Function::new("function", build).unwrap();
-    // Unless workers have not timed enough, or were interrupted.
+    // Repeated, because the workers may not have timed enough, or were interrupted.
     assert!((0..LEARNS).any(|_| {
         log.lock().unwrap().clear();
         let (end, is_over) = mpsc::channel::<()>();
         let flow = exec.flow(async |f: &Flow| {
-            // It keeps the only worker.
+            // It occupies the only worker.
             let x = f.future("first", (), move || async move { Ok(is_over.recv().map_or(1, |()| 2)) });
             let y = f.call(&function, &x);
             let mut run = exec.run(&other, Inputs::new());
@@ -307,7 +307,7 @@ fn a_cheap_call_that_waits_for_its_argument_is_over_before_its_worker_does_other
 
 #[test]
 fn what_a_worker_does_cheaply_is_not_counted_for_the_body_behind_it() {
-    // Seen to fail (the body's poll is pending) with calls that share what the thread may do.
+    // Seen to fail (the body's poll is pending) with calls that share the thread's budget.
     let exec = Executor::builder().workers(1).build().unwrap();
     let function = Function::new("next", |g: &mut Graph, x: Value<u64>| g.task("add", &x, |x: &u64| x + 1)).unwrap();
     let never = {
@@ -320,7 +320,7 @@ fn what_a_worker_does_cheaply_is_not_counted_for_the_body_behind_it() {
         let mut all_are_errors = true;
         for _ in 0..20 {
             let (end, is_over) = mpsc::channel::<()>();
-            // It keeps the only worker until all is pushed.
+            // It occupies the only worker until all is pushed.
             let first = f.future("first", (), move || async move { Ok(is_over.recv().map_or(1, |()| 2)) });
             let last = (0..200).fold(first, |x, _| f.call(&function, &x));
             let (own, never) = (own.clone(), never.clone());
@@ -352,7 +352,7 @@ fn a_task_that_awaits_cheap_work_lets_others_run() {
         }
     });
     let mut pending = 0;
-    // No runtime with a budget of its own.
+    // `block_on`, because it has no budget of its own.
     block_on(std::future::poll_fn(|cx| {
         let polled = busy.as_mut().poll(cx);
         pending += u32::from(polled.is_pending());
@@ -383,7 +383,7 @@ fn assert_cancelled_or_ok<T>(ended: anabranch::Result<T>) {
     }
 }
 
-/// Awaits one run, or cancels or drops it at some point. Returns a canceller that is used later.
+/// Awaits one run, or cancels or drops it at a random point. May return its canceller, to be used later.
 fn one_of_many(exec: &Executor, plan: &Plan, dice: &mut Dice) -> Option<Canceller> {
     let x = dice.below(1000) as u64;
     let mut run = exec.run(plan, inputs! { "x" => x });
@@ -404,7 +404,7 @@ fn one_of_many(exec: &Executor, plan: &Plan, dice: &mut Dice) -> Option<Cancelle
             assert!(block_on(run).unwrap_err().is_cancelled());
         }
         _ => {
-            // A cancel of a run before this one must not reach it.
+            // A cancel of a previous run must not reach this one.
             assert_eq!(value_of::<Counted>(block_on(run), "y").get(), x * (x + 1) / 2);
         }
     }
@@ -416,7 +416,7 @@ fn one_of_many(exec: &Executor, plan: &Plan, dice: &mut Dice) -> Option<Cancelle
 
 #[test]
 fn many_runs_that_are_dropped_and_cancelled_leave_nothing_to_the_next() {
-    // Seen to fail with a block that keeps the state of the run before.
+    // Seen to fail with a block that keeps the state of the previous run.
     let rounds = std::env::var("CHEAP_ROUNDS").map_or(10_000, |rounds| rounds.parse().unwrap());
     let seed = std::env::var("CHEAP_SEED").map_or(1, |seed| seed.parse().unwrap());
     println!("CHEAP_SEED={seed} CHEAP_ROUNDS={rounds}");

@@ -1,5 +1,5 @@
 //! Several destructors that panic in one place: each runs, at most one panic reaches the caller, and the
-//! process lives.
+//! process survives.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use anabranch::{BoxError, Engine, Error, Executor, Flow, Graph, Inputs, Name, Op
 
 use crate::support::{block_on, executor, executors, panic_quietly, plan, until};
 
-/// Makes bombs, and counts those that went off.
+/// Makes bombs, and counts those that have panicked.
 #[derive(Clone, Default)]
 struct Bombs(Arc<AtomicUsize>);
 
@@ -72,7 +72,7 @@ fn the_errors_of_all_failed_nodes_are_dropped() {
         let bombs = Bombs::default();
         let error: Error = block_on(exec.run(&plan(&failing(&bombs, 3)), Inputs::new())).unwrap_err();
         assert_eq!(error.others().len(), 2);
-        // A worker on its way out of the run may have them, too: then it drops them.
+        // A worker that leaves the run may hold them, too. Then it drops them.
         drop_panics(error);
         until(|| bombs.gone_off() == 3);
     }
@@ -158,7 +158,7 @@ fn engines() -> [(Executor, Engine); 3] {
     [executor(0), executor(1), Executor::sim(5)].map(|exec| (exec.clone(), Engine::new(&exec).unwrap()))
 }
 
-/// What an operation makes that writes three variables of bombs, as a tuple or as a slice.
+/// Returns an operation that writes three variables of bombs, as a tuple or as a slice.
 fn overwrites<'v>(bombs: &Bombs, vars: &'v [Var<Bomb>; 3], as_slice: bool) -> Op<'v> {
     let new = bombs.clone();
     match as_slice {

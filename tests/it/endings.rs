@@ -1,5 +1,5 @@
-//! The end of an executor: shut down or dropped anywhere, at any time. Runs end with it, threads go, nothing
-//! waits for itself.
+//! The end of an executor: it is shut down or dropped anywhere, at any time. Runs end with it, threads end,
+//! and nothing waits for itself.
 
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,7 +13,7 @@ use futures::future::join_all;
 
 use crate::support::{Alarm, Counted, Tally, block_on, executor, executors, panic_quietly, plan, poll_once, poll_with, until};
 
-/// A plan with an async node that never ends, behind a task.
+/// A plan with an async node that never ends, after a task.
 fn endless() -> Plan {
     let mut g = Graph::new();
     let x = g.task("x", (), || 0u64);
@@ -97,7 +97,7 @@ fn nothing_starts_after_a_shutdown() {
 
 #[test]
 fn a_run_that_waits_for_its_turn_ends_with_its_executor() {
-    // Seen to fail when a close rang for nobody who waits.
+    // Seen to fail when a close woke none of the waiting tasks.
     for workers in [0, 1, 2] {
         let exec = Executor::builder().workers(workers).max_in_flight(1).build().unwrap();
         let plan = endless();
@@ -152,7 +152,7 @@ fn an_executor_may_be_dropped_while_its_worker_is_in_a_node() {
 
 #[test]
 fn an_executor_may_be_dropped_inside_of_its_own_node() {
-    // By a task on its own worker or in a poll, and by an async node; then nobody else has it.
+    // The last handle is dropped by a task, on its own worker or in a poll, or by an async node.
     for is_async in [false, true] {
         for exec in executors() {
             let last = Arc::new(Mutex::new(None));
@@ -205,8 +205,8 @@ fn an_executor_may_be_dropped_while_unwinding() {
 
 #[test]
 fn a_shutdown_may_come_just_after_a_run_was_let_in() {
-    // Seen to hang when a run was let in before it was entered in the pool: its workers were gone by then. It
-    // has so many inputs because filling them in takes a while.
+    // Seen to hang when a run was admitted before it was entered in the pool: the workers were gone by then.
+    // The run has many inputs because storing them takes a while.
     let mut g = Graph::new();
     let names: Vec<String> = (0..1000).map(|n| format!("input {n}")).collect();
     let all: Vec<_> = names.iter().map(|name| g.input::<u64>(name)).collect();

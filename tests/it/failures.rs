@@ -1,5 +1,5 @@
-//! Failures and panics: of nodes, of values that are dropped, of observers and wakers. Each fails what it
-//! must and nothing else.
+//! Failures and panics of nodes, of dropped values, of observers and wakers. Each fails only the runs and
+//! nodes that depend on it.
 
 use std::error::Error as _;
 use std::io;
@@ -16,7 +16,7 @@ fn refuse() -> BoxError {
     io::Error::other("out of paper").into()
 }
 
-/// Adds a node that fails in some way if its input says so.
+/// Adds a node that fails in some way if its input is true.
 type Faulty = fn(&mut Graph, &Value<bool>) -> Value<u64>;
 
 const FAILING: [Faulty; 3] = [
@@ -36,7 +36,7 @@ const PANICKING: [Faulty; 5] = [
         })
     },
     |g, x| {
-        // Before there is a future at all.
+        // The closure panics before there is a future.
         g.future("faulty", x, |fails: Arc<bool>| {
             if *fails {
                 panic_quietly("ouch");
@@ -46,7 +46,7 @@ const PANICKING: [Faulty; 5] = [
     },
 ];
 
-/// Runs a graph of one faulty node on every executor, and between two runs that do not fail.
+/// Runs a graph of one faulty node on every executor, between two runs that do not fail.
 fn faults(add: Faulty, check: impl Fn(Error)) {
     let mut g = Graph::new();
     let x = g.input::<bool>("x");
@@ -109,7 +109,7 @@ fn a_panic_may_carry_what_panics_when_it_is_dropped() {
     }
 }
 
-/// Three nodes that fail, "a" first; "b after a" and "after b" come after the first, "fine" after none.
+/// Three nodes that fail, "a" first; "b after a" and "after b" follow the first, "fine" follows none.
 fn three_failures(finished: &Arc<AtomicUsize>) -> Graph {
     let mut g = Graph::new();
     let finish = || {

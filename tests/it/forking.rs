@@ -1,5 +1,5 @@
-//! A child that `fork` makes has the parent's executors, and none of their threads: it is told so, and waits
-//! for nothing. Each test forks in a process of its own.
+//! A child made by `fork` has the parent's executors, but none of their threads. Calls in the child return an
+//! error, and wait for nothing. Each test forks in a process of its own.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, mpsc};
@@ -22,21 +22,21 @@ fn plan() -> Plan {
     g.compile_with(&Single).unwrap()
 }
 
-/// Runs `child` in a forked process, which must end well, and soon.
+/// Runs `child` in a forked process, which must succeed, and end soon.
 fn forked(child: impl FnOnce()) {
-    // SAFETY: the other threads are workers that hold no lock at a random moment for long; the child keeps to
-    // what the tests do.
+    // SAFETY: the other threads are workers, which at a random moment rarely hold a lock for long. The child
+    // only does what these tests need.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         let is_ok = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child)).is_ok();
-        // SAFETY: it ends the child, with nothing of the test's harness.
+        // SAFETY: it ends the child without running code of the test harness.
         unsafe { libc::_exit(i32::from(!is_ok)) };
     }
     let (mut status, began) = (0, Instant::now());
-    // SAFETY: it is the child that was just made.
+    // SAFETY: `pid` is the child that was just made.
     while unsafe { libc::waitpid(pid, &raw mut status, libc::WNOHANG) } == 0 {
         if began.elapsed() > Duration::from_secs(20) {
-            // SAFETY: as above.
+            // SAFETY: `pid` is the child that was just made, and it is not reaped yet.
             unsafe { libc::kill(pid, libc::SIGKILL) };
             panic!("the child hangs");
         }
@@ -45,7 +45,7 @@ fn forked(child: impl FnOnce()) {
     assert_eq!(status, 0, "the child has failed: see what it said");
 }
 
-/// Asserts that `wait` ends at once, and says that the executor is another process's.
+/// Asserts that `wait` ends at once, with the error that the executor belongs to another process.
 fn assert_told<T>(wait: impl Future<Output = Result<T>>) {
     let error = wait.now_or_never().expect("nothing is waited for").map(drop).unwrap_err();
     assert!(error.to_string() == SAID && error.is_shut_down(), "{error}");
@@ -53,7 +53,7 @@ fn assert_told<T>(wait: impl Future<Output = Result<T>>) {
 
 #[test]
 fn an_executor_of_the_parent_says_so_in_a_child() {
-    // Seen to be pending for ever in each of these, but for `blocked`, which was seen to return nothing.
+    // Each was seen to be pending for ever, except `blocked`, which was seen to return nothing.
     alone("forking::an_executor_of_the_parent_says_so_in_a_child", || {
         let (exec, plan) = (executor(2), plan());
         let engine = Engine::new(&exec).unwrap();
@@ -70,7 +70,7 @@ fn an_executor_of_the_parent_says_so_in_a_child() {
             assert_told(exec.flow(async |f: &Flow| f.get(&f.task("one", (), || 1)).await));
             assert_told(engine.push(Op::task("next", &x, &x, |x: &i32| x + 1)));
             assert_told(engine.idle());
-            // It is written, and nobody has to be waited for.
+            // The variable is already written, so the read does not wait.
             assert_eq!(x.read().now_or_never().map(|read| *read.unwrap()), Some(1));
             assert_eq!(Engine::new(&exec).map(drop).unwrap_err().to_string(), SAID);
         });
@@ -113,7 +113,7 @@ fn pending_flow(exec: &Executor) -> FlowRun<impl Future<Output = Result<Arc<i32>
     exec.flow(async |f: &Flow| f.get(&f.future("never", (), || std::future::pending::<Result<i32, BoxError>>())).await)
 }
 
-/// Pushes, reads, waits and drops, so that some lock is nearly always held.
+/// Pushes, reads, waits and drops, so that a lock is nearly always held.
 fn disturb(exec: &Executor, engine: &Engine, plan: &Plan) {
     let x = engine.var("x", 1);
     let add = || Op::task("add", &x, &x, |x: &i32| x + 1);
@@ -132,13 +132,13 @@ fn disturb(exec: &Executor, engine: &Engine, plan: &Plan) {
 
 #[test]
 fn a_lock_that_the_parent_held_at_the_fork_keeps_no_child() {
-    // Seen to hang where `idle` is made with the lock of failures taken, once in 600 forks; and to fail where
-    // runs in flight are counted; and, once in 3,000 forks, where a flow is cancelled by a child.
+    // Seen to hang when `idle` is made with the lock of failures held, once in 600 forks. Seen to fail when
+    // runs in flight are counted and, once in 3,000 forks, when a flow is cancelled by a child.
     alone("forking::a_lock_that_the_parent_held_at_the_fork_keeps_no_child", || {
         let (exec, plan, (goes_on, is_over)) = (executor(1), plan(), mpsc::channel::<()>());
         let engine = Engine::new(&exec).unwrap();
         std::thread::scope(|scope| {
-            // Dropped when this is over, or panics.
+            // Dropped at the end of the closure, or if it panics.
             let _goes_on = goes_on;
             let (exec, engine, plan) = (&exec, &engine, &plan);
             scope.spawn(move || {
@@ -176,7 +176,7 @@ fn executors_of_the_child_and_those_without_threads_work_there() {
         [&threads, &inline, &sim].into_iter().for_each(|exec| drop(block_on(exec.run(&plan, Inputs::new())).unwrap()));
         forked(|| {
             for exec in [executor(2), inline.clone(), sim.clone()] {
-                // Without `support::block_on`, whose timer has its thread in the parent.
+                // Not `support::block_on`: the thread of its timer is in the parent.
                 let mut outputs = futures::executor::block_on(exec.run(&plan, Inputs::new())).unwrap();
                 assert_eq!(*outputs.take::<i32>("two").unwrap(), 2);
                 let flow = exec.flow(async |f: &Flow| Ok(*f.get(&f.task("one", (), || 1)).await?));

@@ -1,4 +1,4 @@
-//! The script that runs what is packed for a machine with a GPU: `scripts/gpu-run`, over parts that pass,
+//! `scripts/gpu-run`, the script that runs the parts packed for a machine with a GPU. The parts here pass,
 //! fail and hang.
 
 use std::fs;
@@ -30,7 +30,7 @@ impl Folder {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// Runs all parts. Returns the exit code and the section, without the times that parts took.
+    /// Runs all parts. Returns the exit code and the section, without the durations of the parts.
     fn run(&self) -> (Option<i32>, String) {
         let mut run = Command::new("bash");
         let Output { status, stdout, stderr } =
@@ -47,7 +47,7 @@ impl Drop for Folder {
     }
 }
 
-/// Checks that the section has a row that begins so.
+/// Checks that the section has a row that begins with `row`.
 fn has_row(section: &str, row: &str) {
     assert!(section.lines().any(|line| line.starts_with(row)), "no {row}\n{section}");
 }

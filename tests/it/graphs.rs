@@ -1,4 +1,4 @@
-//! Building graphs: what a node can read, the order between nodes, and the plans that graphs become.
+//! Building graphs: the values that a node can read, the order between nodes, and the plans of graphs.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,7 +9,7 @@ use futures::future::join_all;
 
 use crate::support::{block_on, chain, executors, plan, value_of};
 
-/// Runs the graph on every executor, and checks what it gives as "out".
+/// Runs the graph on every executor, and checks its output "out".
 fn gives<T: PartialEq + std::fmt::Debug + Send + Sync + 'static>(g: &Graph, expected: &T) {
     let plan = plan(g);
     for exec in executors() {
@@ -23,12 +23,12 @@ fn digits(g: &mut Graph, count: u64) -> Vec<Value<u64>> {
     (1..=count).map(|digit| g.task(format!("digit {digit}"), (), move || digit)).collect()
 }
 
-/// Writes digits one behind the other.
+/// Concatenates digits to a number.
 fn number(digits: &[&u64]) -> u64 {
     digits.iter().fold(0, |number, digit| number * 10 + **digit)
 }
 
-/// Adds nine nodes, which read the first none to eight of `values`. Returns theirs.
+/// Adds nine nodes, which read the first zero to eight of `values`. Returns their values.
 macro_rules! arities {
     ($add:ident, $g:expr, $v:expr) => {
         [
@@ -163,7 +163,7 @@ fn a_node_may_read_one_value_twice() {
     gives(&g, &true);
 }
 
-/// A task body that writes its name down.
+/// A task body that records its name.
 fn note(notes: &Arc<Mutex<Vec<&'static str>>>, name: &'static str) -> impl Fn() + Send + Sync + 'static {
     let notes = notes.clone();
     move || notes.lock().unwrap().push(name)

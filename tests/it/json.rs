@@ -1,4 +1,4 @@
-//! What is written as JSON comes back as it was.
+//! A round trip through JSON changes nothing.
 
 use anabranch::graph::{Backend, Control, Edge, EdgeKind, Memory, NodeId, Shape, above, times};
 use anabranch::policy::Single;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::support::Dice;
 
-/// Fails if a shape does not come back from its text.
+/// Panics if a shape does not survive a round trip through its text.
 fn comes_back(shape: &Shape, what: &str) {
     let text = shape.to_json();
     let again = Shape::from_json(&text).unwrap_or_else(|error| panic!("{what}: {error}\n{text}"));
@@ -42,7 +42,7 @@ fn grow(g: &mut Graph, dice: &mut Dice, known: &mut Vec<Value<u64>>, depth: usiz
     }
 }
 
-/// Says more of a node: what stands in the file beside its name.
+/// Sets more properties of a node that the file has besides its name.
 fn decorate(g: &mut Graph, dice: &mut Dice, value: &Value<u64>, known: &[Value<u64>]) {
     let (draw, node) = (dice.below(8), g.node(value));
     match draw {
@@ -108,14 +108,14 @@ fn inner(g: &mut Graph, dice: &mut Dice, state: Value<u64>, around: &[Value<u64>
     known.push(state);
     let first = known.len() - 1;
     grow(g, dice, &mut known, depth);
-    // All are read, and what is there for its effect gives nothing.
+    // All values are read. A node for its effect returns nothing.
     g.task("effect", &known[first..], |_: anabranch::graph::Each<u64>| ());
     known[first + dice.below(known.len() - first)]
 }
 
 #[test]
 fn every_graph_that_compiles_comes_back() {
-    // Seen to fail (seed 154) with edges that come back node by node.
+    // Seen to fail (seed 154) with edges that are restored node by node.
     let mut compiled = 0;
     for seed in 0..3_000 {
         let mut dice = Dice::new(seed);
@@ -135,7 +135,7 @@ fn every_graph_that_compiles_comes_back() {
     assert!(compiled > 300, "{compiled}");
 }
 
-/// Makes a shape by hand, in a loop or a branch of so many states.
+/// Makes a shape by hand. With `states`, it is the inside of a loop or branch of that many states.
 fn shape(dice: &mut Dice, states: Option<u32>, depth: usize) -> Shape {
     let mut shape = Shape::new();
     let ids: Vec<NodeId> = (0..dice.below(6)).map(|node| shape.node(format!("n{node}"), Backend::Cpu)).collect();

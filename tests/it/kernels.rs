@@ -41,7 +41,7 @@ fn a_twin_works_on_buffers_in_place() {
     }
 }
 
-/// Runs one kernel, and returns what the run's error says of its cause.
+/// Runs one kernel, and returns the cause in the run's error.
 fn fault(work: impl Fn(&mut DeviceStream) -> anabranch::Result<()> + Send + Sync + 'static) -> String {
     let mut g = Graph::new();
     let done = g.try_kernel("work", (), move |s: &mut DeviceStream| Ok(work(s)?));
@@ -61,7 +61,7 @@ fn what_a_kernel_cannot_do_is_an_error() {
     let huge = fault(|s| s.alloc::<u64>(1 << 44).map(drop));
     let wanted = "the host device has no 140737488355328 bytes of memory left: use smaller buffers, or fewer runs at once";
     assert_eq!(huge, wanted);
-    // SAFETY: as above.
+    // SAFETY: there is no code, so no GPU launches it.
     let lonely = unsafe { Kernel::<(u32,)>::ptx("lonely", "") };
     let twin = fault(move |s| s.launch(&lonely, Launch::for_len(1), (1,)));
     assert_eq!(twin, "kernel 'lonely' has no twin, so a host cannot run it: give it one with Kernel::twin, or use a CUDA device");
@@ -116,7 +116,7 @@ fn what_is_empty_is_made_copied_and_filled_like_any_other() {
     }
 }
 
-/// A node that does all that can be done to buffers without elements.
+/// A node that performs every operation on buffers without elements.
 pub(crate) fn empties(g: &mut Graph) -> Value<Empty> {
     g.try_kernel("empty", (), |s: &mut DeviceStream| {
         let (mut one, mut other) = (s.alloc::<u64>(0)?, s.upload::<u64>(&[])?);
@@ -128,7 +128,7 @@ pub(crate) fn empties(g: &mut Graph) -> Value<Empty> {
     })
 }
 
-/// Reads what was downloaded of them.
+/// Reads the downloads of these buffers.
 pub(crate) fn lengths(g: &mut Graph, empty: &Value<Empty>) {
     let lengths = g.task("lengths", empty, |(there, here, bytes): &Empty| there.len() + here.len() + bytes.len());
     g.output("lengths", &lengths);

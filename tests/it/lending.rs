@@ -1,4 +1,4 @@
-//! Data that is lent to runs: it is read in time or not at all.
+//! Data that is lent to runs: it is read before the end of the loan, or not at all.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -55,7 +55,7 @@ fn kernels_and_flows_read_it_too() {
     });
 }
 
-// Seen to fail with an end that ends nothing.
+// Seen to fail with an end that does nothing.
 #[test]
 fn a_read_after_the_call_is_an_error_that_says_what_to_do() {
     let (x, mut y) = (vec![1, 2, 3], [0; 2]);
@@ -96,7 +96,7 @@ fn the_call_returns_after_the_reads_in_progress() {
                     threads.spawn(move || {
                         let read = lent.with(|x| {
                             begun.send(()).unwrap();
-                            // The call is about to return once no other read begins.
+                            // The call is about to return when no other read can begin.
                             while lent.with(|_| ()).is_ok() {
                                 std::thread::yield_now();
                             }

@@ -1,5 +1,5 @@
-//! Graphs that come as data, with the bodies of the program: what they compute, how they are planned, and who
-//! is named when they do not fit together.
+//! Graphs as data, with bodies from the program: their results, their plans, and the nodes named in errors
+//! when the two do not fit together.
 
 use std::cell::RefCell;
 use std::mem;
@@ -35,7 +35,7 @@ fn loaded(json: &str) -> Graph {
     Graph::from_shape(&Shape::from_json(json).unwrap(), &bodies()).unwrap()
 }
 
-/// Returns what is said of a graph that does not fit its bodies.
+/// Returns the error of a graph that does not fit its bodies.
 fn fault(json: &str) -> String {
     let error = Graph::from_shape(&Shape::from_json(json).unwrap(), &bodies()).unwrap_err();
     assert!(error.is_invalid_graph() && error.node().is_some(), "{error}");
@@ -46,8 +46,8 @@ fn outcome<T: Copy + Send + Sync + 'static>(exec: &Executor, plan: &Plan, x: f64
     *value_of(block_on(exec.run(plan, inputs! { "x" => x })), name)
 }
 
-/// While x is small: n becomes n + 1, and x, by what it is modulo 3, what it was, 2 x + 2, or x - 1 as often
-/// as it takes three times.
+/// While x is small: n becomes n + 1. Depending on x modulo 3, x stays, becomes 2 x + 2, or is decremented
+/// three times.
 const NESTED: &str = r#"{"name": "nested", "nodes": [
     {"name": "all", "backend": "cpu", "command": "sum", "inputs": [{"node": "solve"}, {"node": "solve", "output": 2}, {"node": "x"}]},
     {"name": "x", "backend": "cpu", "command": "input"},
@@ -90,7 +90,7 @@ fn nested(start: f64) -> (f64, u64) {
 
 #[test]
 fn loops_and_branches_in_each_other_compute_what_they_say() {
-    // Seen to fail with bodies that lose the states which they give nothing for.
+    // Seen to fail with bodies that lose the states for which they give nothing.
     for policy in [&Single as &dyn Policy, &PerOperator, &Ranked::default()] {
         let plan = loaded(NESTED).compile_with(policy).unwrap();
         for exec in executors().into_iter().chain((0..30).map(Executor::sim)) {
@@ -130,7 +130,7 @@ fn a_loaded_graph_is_planned_as_its_shape_is() {
 
 #[test]
 fn a_loop_without_a_condition_is_repeated_as_often_as_it_says() {
-    // Seen to fail with one iteration, whatever it says.
+    // Seen to fail with one iteration, regardless of the number given.
     let json = |times: u32| {
         format!(
             r#"{{"nodes": [{{"name": "two", "backend": "cpu"}}, {{"name": "grown", "inputs": [{{"node": "two"}}], "repeat": {{
@@ -155,7 +155,7 @@ fn a_body_may_add_no_node_at_all() {
     );
     let costs: Vec<f64> = graph.shape().nodes().iter().map(|node| node.cost_us).collect();
     assert_eq!(costs, [5.0, 1.0, 1.0]);
-    // What comes after it comes after what it gives.
+    // A node ordered after it is ordered after the value that it gives.
     let orders = graph.shape().edges().iter().filter(|edge| edge.kind == EdgeKind::Order);
     let ends: Vec<_> = orders.map(|edge| (edge.source.index(), edge.target.index())).collect();
     assert_eq!(ends, [(0, 2)]);
@@ -185,7 +185,7 @@ fn who_has_no_body_or_another_one_is_named() {
 
 #[test]
 fn loops_and_branches_that_do_not_fit_are_named() {
-    // Seen to fail with types of states that nobody compares.
+    // Seen to fail with types of states that are not compared.
     let around = |control: &str| {
         format!(
             r#"{{"nodes": [{{"name": "two", "backend": "cpu"}}, {{"name": "which", "backend": "cpu", "inputs": [{{"node": "two"}}]}}, {{"name": "c", {control}}}]}}"#
@@ -261,7 +261,7 @@ fn a_shape_made_by_hand_is_checked_too() {
 
 #[test]
 fn mistakes_of_bodies_come_out_too() {
-    // Seen to fail with values that are taken for those of any graph.
+    // Seen to fail with values that are accepted as those of any graph.
     let twice = Bodies::new().node("two", |g: &mut Graph, name: &Name, ()| {
         g.task(format!("{name} again"), (), || 1);
         let mut other = Graph::new();
@@ -296,7 +296,7 @@ fn changing_shape(changes: &str) -> Shape {
     Shape::from_json(&text).unwrap()
 }
 
-/// Bodies of which one does `change` to the graph that it is given.
+/// Bodies, one of which applies `change` to its graph.
 fn changing_bodies(change: impl Fn(&mut Graph) + Send + Sync + 'static) -> Bodies {
     Bodies::new()
         .node("x", |g: &mut Graph, name: &Name, ()| g.input::<Box<u64>>(name))
@@ -312,7 +312,7 @@ fn changing_bodies(change: impl Fn(&mut Graph) + Send + Sync + 'static) -> Bodie
 
 #[test]
 fn a_body_from_a_file_that_puts_another_graph_in_the_place_of_its_own_is_named() {
-    // Seen to fail without the check behind each body: numbers of one graph were used in another, and a text
+    // Seen to fail without the check after each body: numbers of one graph were used in another, and a text
     // read as the address of a number.
     thread_local! { static KEPT: RefCell<Vec<Graph>> = const { RefCell::new(Vec::new()) }; }
     let changes: [fn(&mut Graph); 4] = [
@@ -325,7 +325,7 @@ fn a_body_from_a_file_that_puts_another_graph_in_the_place_of_its_own_is_named()
             drop(mem::take(g));
             *g = Graph::new();
         },
-        // One that the same bodies have loaded, and one that was taken from them before.
+        // A graph that the same bodies have loaded, and one that was taken from them before.
         |g| *g = Graph::from_shape(&changing_shape("none"), &changing_bodies(|_| ())).unwrap(),
         |g| {
             KEPT.with_borrow_mut(|kept| {
@@ -347,7 +347,7 @@ fn a_body_from_a_file_that_puts_another_graph_in_the_place_of_its_own_is_named()
     assert_eq!(**value_of::<Box<u64>>(outputs, "loop"), 3);
 }
 
-/// A loop of a loop of a branch of a buffer, which each takes, or only reads.
+/// A loop of a loop of a branch of a buffer, which each of them takes, or only reads.
 fn taking(take: &str) -> String {
     let take = format!(", \"take\": {take}");
     format!(
@@ -364,7 +364,7 @@ fn taking(take: &str) -> String {
     )
 }
 
-/// Bodies that push onto a buffer where it lies.
+/// Bodies that push onto a buffer in place.
 fn pushing() -> Bodies {
     Bodies::new()
         .node("start", |g: &mut Graph, name: &Name, ()| g.task(name, (), || Vec::<usize>::with_capacity(100)))
@@ -380,7 +380,7 @@ fn pushing() -> Bodies {
 
 #[test]
 fn a_loop_from_a_file_runs_in_place_where_it_takes_its_states() {
-    // Seen to fail with states that are read, whatever the file says: `compile` refused it.
+    // Seen to fail with states that are read, regardless of the file: `compile` refused it.
     let shape = Shape::from_json(&taking("true")).unwrap();
     assert_eq!(Shape::from_json(&shape.to_json()).unwrap(), shape);
     let graph = Graph::from_shape(&shape, &pushing()).unwrap();

@@ -1,5 +1,5 @@
 //! The integration tests: one module per subject.
-// Tests show what users may write: values that are boxes, futures that are moved between runtimes.
+// The tests contain code that users may write: values that are boxes, futures that move between runtimes.
 #![allow(
     missing_docs,
     clippy::unwrap_used,
@@ -17,7 +17,7 @@ mod builtin;
 mod cancelling;
 mod cheap;
 mod control;
-// The software driver is loaded by calls that only Unix has.
+// The software driver is loaded with calls that only Unix has.
 #[cfg(all(unix, feature = "cuda"))]
 mod cuda;
 mod destructors;

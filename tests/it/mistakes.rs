@@ -1,5 +1,4 @@
-//! Mistakes: what is wrong with a graph, with the inputs of a run, or with how outputs are asked for; each
-//! error says where.
+//! Mistakes in a graph, in the inputs of a run, or in requests for outputs. Each error names the place.
 
 use std::sync::Arc;
 
@@ -9,7 +8,7 @@ use anabranch::{Engine, Error, Executor, Graph, HostStream, Inputs, Op, Value, i
 
 use crate::support::{block_on, chain, executors, plan};
 
-/// Returns the message of the error that compiling the graph gives.
+/// Returns the message of the error from compiling the graph.
 fn mistake(build: impl FnOnce(&mut Graph)) -> String {
     let mut g = Graph::new();
     build(&mut g);
@@ -18,7 +17,7 @@ fn mistake(build: impl FnOnce(&mut Graph)) -> String {
     error.to_string()
 }
 
-/// Adds a task that gives 1, and that nobody need read.
+/// Adds a task that returns 1. It is an output, so no node need read it.
 fn one(g: &mut Graph, name: &'static str) -> Value<u64> {
     let value = g.task(name, (), || 1u64);
     g.output(name, &value);
@@ -112,7 +111,7 @@ fn what_nobody_reads_is_named() {
     assert_eq!(input, "nothing reads the input 'x': read it in a node, or remove it");
 }
 
-/// What is said of who uses a value of another graph.
+/// Returns the message for a node that uses a value of another graph.
 fn foreign(name: &str) -> String {
     format!(
         "'{name}' uses a value of another graph: read a value only in the graph that made it, or in its inner graphs; let the closure of a loop or branch return what is read outside"
@@ -330,7 +329,7 @@ fn settings_have_a_range() {
     assert_eq!(text(long), "poll_budget, in microseconds, must be from 0 to 100, not 1000");
 }
 
-// Seen to fail (with a panic) where the workers have a slot less than there are runs and engines.
+// Seen to fail (with a panic) when the workers have one slot fewer than there are runs and engines.
 #[test]
 fn an_executor_for_as_many_runs_as_possible_has_its_engines() {
     for workers in [0, 1] {

@@ -1,6 +1,6 @@
-//! What does not compile: borrows that could outlive their run, closures that do not fit what a node reads,
-//! code for a GPU without a promise, values and futures that cannot go to another thread. The files beside it
-//! hold the mistakes and what the compiler says to them.
+//! Code that does not compile: borrows that could outlive their run, closures that do not fit a node's reads,
+//! GPU code without `unsafe`, values and futures that cannot be sent to another thread. The files in
+//! `tests/misuse` contain the mistakes and the compiler's messages.
 
 #[test]
 fn misuse_does_not_compile() {

@@ -1,5 +1,5 @@
-//! Who waits for a run, a flow or an operation inside of a task of the same executor is told so; who awaits
-//! it in a future, or elsewhere, is not.
+//! A wait for a run, a flow or an operation inside a task of the same executor is an error. A wait in a
+//! future, or elsewhere, is not.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -39,7 +39,7 @@ fn in_a_task<T: Send + Sync + 'static>(exec: &Executor, body: impl Fn(&Executor)
     value_of(block_on(exec.run(&g.compile_with(&Single).unwrap(), Inputs::new())), "out")
 }
 
-/// What a wait was told, and `Ok` what it gave.
+/// Returns the result of a wait, with its error as text.
 fn told<T>(wait: impl Future<Output = anabranch::Result<T>>) -> Result<T, String> {
     smol::block_on(wait).map_err(|error| error.to_string())
 }
@@ -66,7 +66,7 @@ fn a_flow_or_an_operation_awaited_in_a_task_is_an_error() {
     for workers in [1, 2] {
         let exec = executor(workers);
         let said = in_a_task(&exec, |exec| {
-            // Until then no other worker ends it.
+            // Until the channel is dropped, no other worker can end the task.
             let (told_so, is_told) = mpsc::channel::<()>();
             let is_told = Mutex::new(is_told);
             let one = move || is_told.lock().unwrap().recv().map_or(1, |()| 2);
@@ -79,9 +79,9 @@ fn a_flow_or_an_operation_awaited_in_a_task_is_an_error() {
             let engine = Engine::new(exec).unwrap();
             told(async { engine.push(Op::task("one", (), (), || ())).await?.await })
         });
-        // It may have ended before it was asked for, by another worker.
+        // Another worker may have ended the operation before the wait.
         assert!(matches!(&*said, Err(text) if text == SAID) || workers == 2, "{said:?}");
-        // A flow that waits for nothing ends where it is polled.
+        // A flow that waits for nothing ends in its poll.
         assert_eq!(*in_a_task(&exec, |exec| told(exec.flow(async |_: &Flow| Ok(3)))), Ok(3));
     }
 }
@@ -98,7 +98,7 @@ fn an_engine_awaited_in_a_task_for_idle_or_for_room_is_an_error() {
                 engine.idle().await
             })
         });
-        // The operation may have ended before, by another worker.
+        // Another worker may have ended the operation before.
         assert!(matches!(&*said, Err(text) if text == SAID) || workers == 2, "{said:?}");
         let said = in_a_task(&exec, |exec| {
             let engine = Engine::builder(exec).max_pending(1).build().unwrap();
@@ -108,7 +108,7 @@ fn an_engine_awaited_in_a_task_for_idle_or_for_room_is_an_error() {
             })
         });
         assert!(matches!(&*said, Err(text) if text == SAID) || workers == 2, "{said:?}");
-        // Nothing is pending: nothing is waited for.
+        // Nothing is pending, so `idle` does not wait.
         let is_idle = in_a_task(&exec, |exec| told(Engine::new(exec).unwrap().idle()));
         assert_eq!(*is_idle, Ok(()));
     }
@@ -135,7 +135,7 @@ fn a_run_awaited_in_a_kernel_or_an_operation_is_an_error() {
 
 #[test]
 fn what_is_awaited_in_futures_comes() {
-    // Seen to fail where every poll by a worker counts.
+    // Seen to fail when every poll by a worker counts.
     for workers in [0, 1, 2] {
         let exec = executor(workers);
         let mut g = Graph::new();
@@ -190,7 +190,7 @@ fn a_task_that_waits_for_its_own_run_without_workers_gets_an_error() {
     }
 }
 
-// Seen to fail with an error for every poll inside of the own run.
+// Seen to fail with an error for every poll inside the own run.
 #[test]
 fn an_async_node_may_await_a_node_of_its_own_run() {
     for exec in [Executor::inline(), Executor::sim(3), executor(1), executor(2)] {
@@ -211,7 +211,7 @@ fn an_async_node_may_await_a_node_of_its_own_run() {
 
 #[test]
 fn what_is_polled_in_a_task_can_be_awaited_elsewhere() {
-    // Seen to fail where a run that was refused is spent.
+    // Seen to fail when a refused run counts as spent.
     let exec = executor(1);
     let (sender, receiver) = mpsc::channel();
     let sender = Mutex::new(sender);
@@ -223,7 +223,8 @@ fn what_is_polled_in_a_task_can_be_awaited_elsewhere() {
     assert_eq!(*value_of::<i32>(block_on(receiver.recv().unwrap()), "one"), 1);
 }
 
-/// Blocks on a run of the executor when it is told of a node. Keeps the node's name, and what the wait said.
+/// Blocks on a run of the executor when it observes a node. Keeps the node's name, and the result of the
+/// wait.
 struct Waits {
     exec: OnceLock<Executor>,
     said: Mutex<Vec<(String, String)>>,
@@ -231,7 +232,7 @@ struct Waits {
 
 impl Observer for Waits {
     fn ended(&self, span: &WorkSpan) {
-        // The node of a run that this observer waits for is cancelled, and told of as well.
+        // The run that this observer waits for is cancelled; its node is observed as well.
         if span.work.node_id().is_none() || span.work.name == "never" {
             return;
         }
@@ -242,7 +243,7 @@ impl Observer for Waits {
 
 #[test]
 fn an_observer_that_waits_is_told_so() {
-    // Seen to fail while observers might wait: it waited for ever.
+    // Seen to fail when observers were allowed to wait: it waited for ever.
     let waits = Arc::new(Waits { exec: OnceLock::new(), said: Mutex::default() });
     let exec = Executor::builder().workers(2).observer(waits.clone()).build().unwrap();
     assert!(waits.exec.set(exec.clone()).is_ok());
@@ -258,7 +259,7 @@ fn an_observer_that_waits_is_told_so() {
     assert!(said.iter().all(|(_, said)| said == SAID), "{said:?}");
 }
 
-/// Waits for a variable that is never written, when it hears of an operation.
+/// Waits for a variable that is never written when it observes an operation.
 struct Reads(OnceLock<Var<i32>>, Mutex<Vec<String>>);
 
 impl Observer for Reads {
@@ -267,7 +268,7 @@ impl Observer for Reads {
     }
 }
 
-// Seen to fail (a hang without workers) with an observer that is not called inside of the engine.
+// Seen to fail (a hang without workers) with an observer that is not called inside the engine.
 #[test]
 fn an_observer_that_waits_for_an_operation_gets_an_error() {
     for workers in [0, 1, 2] {
@@ -294,7 +295,7 @@ impl Drop for RunsInDrop {
 
 #[test]
 fn the_drop_of_a_released_value_may_wait_where_there_is_another_worker() {
-    // Seen to fail where a release counts as the body of the node before it.
+    // Seen to fail when a release counts as the body of the node before it.
     let (exec, dropped) = (executor(2), Arc::new(AtomicUsize::new(0)));
     let mut g = Graph::new();
     let (own, count) = (exec.clone(), dropped.clone());
@@ -306,7 +307,7 @@ fn the_drop_of_a_released_value_may_wait_where_there_is_another_worker() {
     assert_eq!(dropped.load(SeqCst), 1);
 }
 
-// Seen to fail where the drop counts as the body of the node.
+// Seen to fail when the drop counts as the body of the node.
 #[test]
 fn the_drop_of_a_cancelled_future_may_wait_where_there_is_another_worker() {
     let (exec, dropped, canceller) = (executor(2), Arc::new(AtomicUsize::new(0)), Arc::new(OnceLock::<Canceller>::new()));
@@ -347,7 +348,7 @@ impl Wake for Ignores {
 
 #[test]
 fn a_waker_may_poll_runs() {
-    // Seen to fail where a waker of a node counts as the body behind that node.
+    // Seen to fail when a waker of a node counts as the body after that node.
     let exec = executor(1);
     let mut g = Graph::new();
     let (began, has_begun) = mpsc::channel();

@@ -1,5 +1,5 @@
-//! Random graphs, every policy, every executor: what they give is bit for bit what one pass over the nodes in
-//! order gives, and what fails stops what depends on it and nothing else.
+//! Random graphs with every policy on every executor: the results are, bit for bit, those of one pass over
+//! the nodes in order. A failure stops the nodes that depend on it and no others.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use crate::support::{Counted, Dice, Tally, block_on, executors, panic_quietly, u
 const POLICIES: [&dyn Policy; 3] = [&Single, &PerBackend, &PerOperator];
 const SEEDS: u64 = if cfg!(debug_assertions) { 150 } else { 1000 };
 
-/// Mixes what a node reads into a word; the order counts.
+/// Mixes the words that a node reads into one; their order matters.
 fn mix(seed: u64, words: impl Iterator<Item = u64>) -> u64 {
     words.fold(seed.wrapping_mul(0x9e37_79b9), |sum, word| (sum.rotate_left(7) ^ word).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// What is known of a value while the graph is made.
+/// The state of a value while the graph is built.
 struct Made {
     value: Value<Counted>,
     word: u64,
@@ -28,13 +28,13 @@ struct Made {
     is_taken: bool,
 }
 
-/// Makes a graph, and with it what its outputs must be.
+/// Makes a graph together with its expected outputs.
 struct Maker {
     graph: Graph,
     dice: Dice,
     tally: Tally,
     made: Vec<Made>,
-    /// How many of a hundred nodes fail.
+    /// The percentage of nodes that fail.
     failing: usize,
     expected: Vec<(String, u64)>,
 }
@@ -149,7 +149,7 @@ impl Maker {
         earlier.iter().fold(node, |node, earlier| node.after(earlier));
     }
 
-    /// What nobody reads is an output, and some others are.
+    /// Values without readers become outputs, and so do some others.
     fn add_outputs(&mut self) {
         for (n, made) in self.made.iter().enumerate() {
             if !made.is_read || !made.is_taken && self.dice.below(5) == 0 {
@@ -179,8 +179,8 @@ fn with_plans(failing: usize, check: impl Fn(&Executor, &Plan, &Tally, &[(String
 
 #[test]
 fn random_graphs_give_what_one_pass_in_order_gives() {
-    // Seen to fail with a gate that lets the last but one arrival through, and without the edges from readers
-    // to takers.
+    // Seen to fail with a gate that opens at the last arrival but one, and without the edges from readers to
+    // takers.
     with_plans(0, |exec, plan, tally, expected| {
         let start = || exec.run(plan, inputs! { "x" => tally.value(5) });
         for given in block_on(join_all([start(), start(), start()])) {
@@ -192,7 +192,7 @@ fn random_graphs_give_what_one_pass_in_order_gives() {
     });
 }
 
-/// What becomes of each node, by its place in the graph: `None` if it has a value.
+/// Returns the outcome of each node, by its place in the graph. `None` means that it has a value.
 fn fates(plan: &Plan, failed: &[&str]) -> Vec<Option<&'static str>> {
     let (schedule, mut fates) = (plan.schedule(), vec![None; plan.schedule().order().len()]);
     for &node in schedule.order() {

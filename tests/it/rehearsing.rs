@@ -8,7 +8,7 @@ use anabranch::{Executor, Graph, Inputs, Plan, Value, explore};
 
 use crate::support::{block_on, plan};
 
-/// A plan of a fan of `width` with a join, and what its nodes write down as they run.
+/// A plan of a fan of `width` with a join, and the list in which its nodes record themselves as they run.
 fn fan(width: usize) -> (Plan, Arc<Mutex<Vec<usize>>>) {
     let ran = Arc::new(Mutex::new(Vec::new()));
     let mut g = Graph::new();
@@ -58,7 +58,7 @@ fn choices_replay_an_order() {
 
 #[test]
 fn choices_that_there_are_not_fail_the_run() {
-    // Seen to pass with the choice taken for the last there is.
+    // Seen to pass when such a choice is replaced by the last possible one.
     let (plan, _) = fan(3);
     let exec = Executor::builder().simulated(Order::Replay(vec![0, 9]), Faults::default()).build().unwrap();
     let error = block_on(exec.run(&plan, Inputs::new())).map(drop).unwrap_err();
@@ -83,7 +83,7 @@ fn every_order_of_real_nodes_is_explored() {
 
 #[test]
 fn exploring_finds_what_depends_on_luck() {
-    // `total` is read and written by two nodes that nothing orders: only some orders lose an addition.
+    // Two unordered nodes read and write `total`: only some orders lose an addition.
     let total = Arc::new(Mutex::new(0));
     let mut g = Graph::new();
     for name in ["one", "other"] {
@@ -105,7 +105,7 @@ fn exploring_finds_what_depends_on_luck() {
 
 #[test]
 fn injected_faults_stop_what_depends_on_them() {
-    // Seen to fail with faults that are only looked for in tasks, and with none.
+    // Seen to fail with faults that are only checked in tasks, and without faults.
     let mut g = Graph::new();
     let a = g.future("a", (), async || Ok(1));
     let b = g.task("b", (), || 2);
@@ -132,7 +132,7 @@ fn a_simulated_executor_has_no_workers() {
 
 #[test]
 fn a_failing_order_says_how_to_come_back_to_it() {
-    // Seen to fail with the error as it is.
+    // Seen to fail with the unchanged error.
     let fan = fan(3);
     let mut seen = 0;
     let failing = |exec: &Executor| {

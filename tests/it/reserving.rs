@@ -1,5 +1,5 @@
-//! `try_run` takes a place among the runs in flight at once; and what panics carry when they hit the
-//! library's own steps.
+//! `try_run` reserves a place among the runs in flight at once. Also panic payloads in the library's own
+//! steps.
 
 use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, mpsc};
@@ -96,7 +96,7 @@ impl Wake for BombWaker {
 
 #[test]
 fn a_waker_that_panics_with_a_bomb_harms_no_other_waiter() {
-    // Seen to hang (the second waiter was never woken) while the payload was dropped unshielded.
+    // Seen to hang (the second waiter was never woken) when the payload was dropped unshielded.
     let exec = Executor::builder().workers(1).build().unwrap();
     for _ in 0..50 {
         let run = exec.run(&plan(), inputs! { "x" => 1_u64 });

@@ -1,4 +1,4 @@
-//! The same under every runtime, and under none: what runs give does not depend on who polls them.
+//! Runs under every runtime, and without one: the results do not depend on the polling thread.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::support::{block_on, chain, executors, plan, poll_once, value_of};
 
-/// Runs the suite with something that blocks on a future.
+/// Runs the suite with a function that blocks on a future.
 macro_rules! under {
     ($($name:ident: $block_on:expr),* $(,)?) => {
         $(
@@ -102,7 +102,7 @@ async fn ask(address: SocketAddr, number: u8) -> Result<u8, BoxError> {
     Ok(stream.read_u8().await?)
 }
 
-/// A plan whose async nodes sleep, and talk over TCP with `address`.
+/// A plan whose async nodes sleep, and connect to `address` over TCP.
 fn asks(address: SocketAddr) -> Plan {
     let mut g = Graph::new();
     let x = g.input::<u8>("x");
@@ -158,7 +158,7 @@ fn operations_use_the_timers_and_sockets_of_the_runtime_that_made_them() {
                 let vars: Vec<_> = (0..20u8).map(|x| engine.var("x", x)).collect();
                 let asked = join_all(vars.iter().map(async |x| {
                     let op = Op::future("asks", x, x, move |x: Arc<u8>| {
-                        // Made in the closure, before there is a future.
+                        // The timer is made in the closure, before there is a future.
                         let timer = tokio::time::sleep(Duration::from_millis(1));
                         async move {
                             timer.await;

@@ -1,4 +1,4 @@
-//! Programs that forbid themselves system calls after they have made their executors.
+//! Programs that forbid system calls for themselves after they have made their executors.
 
 use std::task::Poll;
 

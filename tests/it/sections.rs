@@ -1,4 +1,4 @@
-//! Sections of graphs: which nodes are in, what becomes inputs and outputs, and that they run beside the
+//! Sections of graphs: their nodes, their inputs and outputs, and runs of a section together with runs of the
 //! whole.
 
 use std::sync::Arc;
@@ -28,7 +28,7 @@ fn names(shape: &Shape) -> Vec<&str> {
 
 #[test]
 fn a_section_has_the_nodes_between_its_ends() {
-    // Seen to fail with all nodes behind the first ends, and with all before the last ends.
+    // Seen to fail with all nodes after the first ends, and with all before the last ends.
     let graph = graph();
     let section = |from: &[&str], to: &[&str]| names(graph.section(from, to).unwrap().shape()).join(" ");
     assert_eq!(section(&[], &[]), "words square half sum");
@@ -102,7 +102,7 @@ fn what_is_not_there_is_named() {
 
 #[test]
 fn sections_of_shapes_keep_paths_and_edges() {
-    // Seen to fail with all nodes behind the first ends.
+    // Seen to fail with all nodes after the first ends.
     for seed in 0..300 {
         let shape = random_shape(seed, 40);
         let ids: Vec<NodeId> = shape.ids().collect();
@@ -182,7 +182,7 @@ fn looped() -> Graph {
 
 #[test]
 fn a_loop_is_cut_out_with_its_graphs() {
-    // Seen to fail with values that the section's loop keeps, and that are no `Arc`s; and with its second
+    // Seen to fail with values that the section's loop keeps, and that are not `Arc`s; and with its second
     // value left behind.
     let graph = looped();
     let run = |section: &Graph, inputs: Inputs| block_on(Executor::inline().run(&section.compile_with(&Single).unwrap(), inputs));

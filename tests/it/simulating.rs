@@ -9,8 +9,7 @@ use anabranch::sim::{Ending, Faults, Order, SimEvent, Simulation, Slots};
 use crate::policies::policies;
 use crate::policies::shapes::{fan, random_shape};
 
-/// Slots for everything at once.
-/// As many slots as all nodes could take.
+/// As many slots as all nodes could take at once.
 fn all() -> Slots {
     Slots::default().compute(u32::MAX).copy_up(u32::MAX).copy_down(u32::MAX).cores(u32::MAX)
 }
@@ -96,7 +95,7 @@ fn plans_have_no_races_whatever_the_order() {
 
 #[test]
 fn a_wait_that_is_taken_out_is_a_race() {
-    // Seen to fail with overlap in time taken for the only race.
+    // Seen to fail when only overlap in time counts as a race.
     let mut taken = 0;
     for seed in 0..200 {
         let shape = random_shape(seed, 40);
@@ -160,8 +159,8 @@ fn one_stream_has_one_order() {
 
 #[test]
 fn a_seed_gives_the_same_log_everywhere() {
-    // Seen to fail with another constant in the generator. The text and the sum were written down on one
-    // machine for all others.
+    // Seen to fail with another constant in the generator. The text and the sum were recorded on one machine
+    // for all others.
     let mut shape = fan(3);
     shape.nodes_mut()[2].cost_us = 2.5;
     let slots = Slots::default().compute(2);
@@ -182,7 +181,7 @@ fn a_seed_gives_the_same_log_everywhere() {
 
 #[test]
 fn choices_replay_a_seed() {
-    // Seen to fail with choices that are not written down where there are two.
+    // Seen to fail with choices that are not recorded when there are two options.
     for seed in 0..200 {
         let shape = random_shape(seed, 60);
         let simulation = Simulation::new(&schedule(&shape, &Ranked::default())).slots(Slots::default().compute(2).cores(2));
@@ -210,7 +209,7 @@ fn a_fault_stops_what_depends_on_it_and_nothing_else() {
         log.failed().for_each(|node| is_bad[node.index()] = true);
         let mut skipped: Vec<NodeId> = Vec::new();
         for node in shape.topological_order() {
-            // Who reads only the shape of device work has it already.
+            // A node that reads only the shape of device work does not wait for its end.
             let is_submission = |edge: &Edge| {
                 let is_device = shape.nodes()[edge.source.index()].backend != Backend::Cpu;
                 is_device && matches!(edge.kind, EdgeKind::Data { metadata: true, .. })
@@ -262,7 +261,7 @@ fn programs_that_wait_for_ever_are_named() {
 
 #[test]
 fn programs_that_say_nothing_or_nonsense_are_errors() {
-    // Each was seen to panic, or to name a node that has nothing to do with it.
+    // Each was seen to panic, or to name an unrelated node.
     let wait = Step::Wait(Point::new(0, 1));
     let fault = |shape: Shape, steps: Vec<Step>| {
         Simulation::of_programs(shape, vec![(StreamKind::Device(0), steps)]).run().expect_err("a fault").to_string()

@@ -1,4 +1,4 @@
-//! Large graphs: built, compiled, run, cancelled and dropped on a small stack, whatever their form.
+//! Large graphs of every form: built, compiled, run, cancelled and dropped on a small stack.
 
 use std::thread;
 
@@ -8,14 +8,14 @@ use anabranch::{Executor, Graph, Inputs, Plan, Value, take};
 
 use crate::support::{Dice, block_on, executor, plan, poll_once, until, value_of};
 
-/// A million where it is quick.
+/// A million in optimised builds.
 const NODES: usize = if cfg!(debug_assertions) { 100_000 } else { 1_000_000 };
 
 fn name(n: usize) -> String {
     n.to_string()
 }
 
-/// Does everything with the graph that is done with graphs, on a stack of 2 MiB.
+/// Performs every operation on a graph, on a stack of 2 MiB.
 fn live_and_let_die(build: fn() -> (Graph, u64)) {
     let life = move || {
         let (g, expected) = build();

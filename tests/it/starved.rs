@@ -1,5 +1,5 @@
-//! A machine that has no memory left, or no threads: errors that say so, and the program goes on. Each test
-//! has a process of its own, with less than it asks for.
+//! A machine without free memory or threads: errors name the shortage, and the program goes on. Each test has
+//! a process of its own, with less than it requests.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use anabranch::{Buffer, DeviceStream, Executor, Graph, HostBuffer, Inputs};
 
 use crate::support::{alone_after, block_on, chain, executors, plan, value_of};
 
-/// A GB of address space, of which a process has taken little.
+/// 1 GB of address space, of which a new process uses little.
 const LITTLE_MEMORY: &str = "ulimit -v 1000000";
 
-/// Runs a small graph, which must go well.
+/// Runs a small graph, which must succeed.
 fn is_well(exec: &Executor) {
     let mut g = Graph::new();
     let first = g.task("first", (), || 1_u64);
@@ -20,7 +20,7 @@ fn is_well(exec: &Executor) {
     assert_eq!(*value_of::<u64>(block_on(exec.run(&plan(&g), Inputs::new())), "last"), 4);
 }
 
-// Seen to fail (the process aborts) with a copy that asks for its memory as vectors do.
+// Seen to fail (the process aborts) with a copy that allocates its memory infallibly, as vectors do.
 #[test]
 fn a_download_on_a_host_without_memory_is_an_error() {
     alone_after("starved::a_download_on_a_host_without_memory_is_an_error", LITTLE_MEMORY, || {
@@ -38,7 +38,7 @@ fn a_download_on_a_host_without_memory_is_an_error() {
     });
 }
 
-/// Futures that lie in a run's memory, 50 MB each.
+/// Futures that are stored in a run's memory, 50 MB each.
 fn large() -> Graph {
     let mut g = Graph::new();
     let first = g.task("first", (), || 1_u8);
@@ -53,7 +53,7 @@ fn large() -> Graph {
     g
 }
 
-// Seen to fail (the process aborts) with a frame that must be had.
+// Seen to fail (the process aborts) with a frame that is allocated infallibly.
 #[test]
 fn a_run_without_memory_for_its_values_is_an_error_and_the_executor_goes_on() {
     alone_after("starved::a_run_without_memory_for_its_values_is_an_error_and_the_executor_goes_on", LITTLE_MEMORY, || {
@@ -101,8 +101,8 @@ fn a_scope_without_memory_names_what_it_was_for() {
     });
 }
 
-/// Threads have stacks of 4 GB of addresses, and there are addresses for a few of them, of which the test may
-/// take one. Seen to fail (three workers stay) with a reactor that is started behind the workers.
+/// Threads have stacks of 4 GB of address space, and there is address space for a few of them, one of which
+/// the test may take. Seen to fail (three workers stay) with a reactor that is started after the workers.
 #[cfg(feature = "cuda")]
 #[test]
 fn an_executor_that_gets_too_few_threads_leaves_none() {
@@ -125,7 +125,7 @@ fn an_executor_that_gets_too_few_threads_leaves_none() {
                     assert!([&*wanted, by_driver].contains(&&*refused.to_string()), "{refused}");
                 }
             }
-            // A thread of the driver may have been about to end when they were counted.
+            // A thread of the driver may have been about to end during the count.
             crate::support::until(|| threads() <= before);
         });
     }

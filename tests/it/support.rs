@@ -1,5 +1,4 @@
-//! What the tests share: executors to try, values that count themselves, wakers that tell, and a way to wait
-//! that cannot hang.
+//! Shared parts of the tests: executors, counted values, observable wakers, and waits that cannot hang.
 
 use std::future::Future;
 use std::mem::ManuallyDrop;
@@ -16,11 +15,10 @@ use futures::future::{Either, select};
 
 pub(crate) use crate::dice::Dice;
 
-/// How long a test waits for what must happen before it says that it hangs.
+/// How long a test waits for an event before it reports a hang.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Returns the executors that everything must work on: inline, one worker, two, more than there are cores,
-/// simulated.
+/// Returns the executors of most tests: inline, one worker, two, more than there are cores, simulated.
 pub(crate) fn executors() -> Vec<Executor> {
     [0, 1, 2, 8].into_iter().map(executor).chain([Executor::sim(7)]).collect()
 }
@@ -33,7 +31,7 @@ pub(crate) fn plan(graph: &Graph) -> Plan {
     graph.compile_with(&PerOperator).unwrap()
 }
 
-/// Polls `future` to its end on this thread, without any runtime. Panics where it would hang.
+/// Polls `future` to its end on this thread, without a runtime. Panics if it hangs.
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     let (future, timer) = (pin!(future), pin!(smol::Timer::after(PATIENCE)));
     match futures::executor::block_on(select(future, timer)) {
@@ -52,7 +50,7 @@ pub(crate) fn poll_with<F: Future + Unpin>(future: &mut F, waker: &Waker) -> Pol
     Pin::new(future).poll(&mut Context::from_waker(waker))
 }
 
-/// Waits for what another thread is about to do. Panics where it would hang.
+/// Waits until the condition is true because of another thread. Panics if it hangs.
 pub(crate) fn until(mut is_true: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_true() {
@@ -61,15 +59,15 @@ pub(crate) fn until(mut is_true: impl FnMut() -> bool) {
     }
 }
 
-/// Set in the process that a test has for itself.
+/// Set in the process of a test that has one of its own.
 const CHILD: &str = "ANABRANCH_TEST_CHILD";
 
-/// Runs `body` in a process that runs nothing but the test with the path `test`.
+/// Runs `body` in a process that runs only the test with the path `test`.
 pub(crate) fn alone(test: &str, body: impl FnOnce()) {
     alone_after(test, ":", body);
 }
 
-/// As [`alone`], in a process that a shell starts after it has run the command `before`.
+/// Like [`alone`], in a process that a shell starts after the command `before`.
 pub(crate) fn alone_after(test: &str, before: &str, body: impl FnOnce()) {
     if std::env::var_os(CHILD).is_some() {
         return body();
@@ -86,7 +84,7 @@ pub(crate) fn value_of<T: Send + Sync + 'static>(outputs: Result<Outputs>, name:
     outputs.unwrap().take(name).unwrap()
 }
 
-/// Counts the values that are alive, and notices what happens to dead ones.
+/// Counts the live values, and detects uses of dropped ones.
 #[derive(Clone, Default)]
 pub(crate) struct Tally(Arc<Counts>);
 
@@ -98,14 +96,14 @@ struct Counts {
 }
 
 impl Tally {
-    /// Makes a value that counts.
+    /// Makes a counted value.
     pub(crate) fn value(&self, word: u64) -> Counted {
         self.0.alive.fetch_add(1, SeqCst);
         self.0.made.fetch_add(1, SeqCst);
         Counted { tally: self.clone(), word, is_alive: AtomicBool::new(true) }
     }
 
-    /// Returns the number of values alive. Panics if one was used or dropped after its death.
+    /// Returns the number of live values. Panics if one was used or dropped after its drop.
     pub(crate) fn alive(&self) -> isize {
         assert_eq!(self.0.faults.load(SeqCst), 0, "a dead value was used or dropped again");
         self.0.alive.load(SeqCst)
@@ -117,8 +115,7 @@ impl Tally {
     }
 }
 
-/// A value that is counted. Neither `Clone` nor free of a `Drop`, so nobody can copy it or forget it
-/// unnoticed.
+/// A counted value. It is not `Clone` and implements `Drop`, so it cannot be copied or forgotten unnoticed.
 pub(crate) struct Counted {
     tally: Tally,
     word: u64,
@@ -169,13 +166,12 @@ pub(crate) fn chain(graph: &mut Graph, first: &Value<u64>, count: usize) -> Valu
     (0..count).fold(*first, |last, link| graph.task(format!("link {}", first_name + link), &last, |x: &u64| x + 1))
 }
 
-/// Panics without a report on standard error, which workers' threads would print in the midst of the tests'
-/// own.
+/// Panics without a report on standard error, which worker threads would print among the tests' own output.
 pub(crate) fn panic_quietly(message: &'static str) -> ! {
     std::panic::resume_unwind(Box::new(message))
 }
 
-/// What is done to a hooked waker.
+/// An operation on a hooked waker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Deed {
     Clone,
@@ -185,10 +181,10 @@ pub(crate) enum Deed {
 
 type Hook = Box<dyn Fn(Deed) + Send + Sync>;
 
-/// Returns a waker that calls `hook` whenever something is done to it or to one of its clones.
+/// Returns a waker that calls `hook` at each operation on it or on one of its clones.
 pub(crate) fn hooked(hook: impl Fn(Deed) + Send + Sync + 'static) -> Waker {
     let hook: Hook = Box::new(hook);
-    // SAFETY: the functions below keep the contract: each waker owns one count of the hook.
+    // SAFETY: the functions of `HOOKED` keep the contract: each waker owns one count of the hook.
     unsafe { Waker::from_raw(RawWaker::new(Arc::into_raw(Arc::new(hook)).cast(), &HOOKED)) }
 }
 
@@ -209,17 +205,18 @@ const HOOKED: RawWakerVTable = RawWakerVTable::new(
 
 /// Takes the count that a waker owns.
 fn hook_of(data: *const ()) -> Arc<Hook> {
-    // SAFETY: every waker's data comes from `Arc::into_raw` and owns one count, which a caller that leaves
-    // the waker alive gives back by forgetting it.
+    // SAFETY: every waker's data comes from `Arc::into_raw` and owns one count, which a caller that keeps the
+    // waker alive gives back by forgetting the returned `Arc`.
     unsafe { Arc::from_raw(data.cast()) }
 }
 
-/// Returns how long this thread has run on a processor; elsewhere than on Linux, how long ago it first asked.
+/// Returns the processor time of this thread. On other systems than Linux, returns the time since the first
+/// call.
 pub(crate) fn thread_time() -> Duration {
     #[cfg(target_os = "linux")]
     {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: the pointer is of a timespec.
+        // SAFETY: the pointer points to a timespec.
         assert_eq!(unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) }, 0);
         Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
     }

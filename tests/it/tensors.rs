@@ -22,7 +22,7 @@ fn tiles_are_views_of_ndarray_and_arrays_are_its_arrays() {
             let a = ArrayView2::from(a);
             ArrayViewMut2::from(&mut b).assign(&(&a / &a.sum_axis(Axis(1)).insert_axis(Axis(1))));
         });
-        // The elements that are written are read, too.
+        // The written elements are read, too.
         s.write("twice", &b, &c, |b: Tile<f64, 2>, mut c: TileMut<f64, 2>| {
             ArrayViewMut2::from(&mut c).assign(&ArrayView2::from(b));
             let sum = ArrayView2::from(&c).sum();
@@ -65,7 +65,7 @@ fn arrays_are_tensors_without_a_copy() {
     let seen = tensor.validate().unwrap();
     assert_eq!((seen.shape(), seen.strides()), (&[2, 3][..], Some(&[3, 1][..])));
     assert_eq!((seen.device(), seen.dtype()), (DLDevice::CPU, DLDataType::F32));
-    // SAFETY: the tensor was made of an array with so many elements.
+    // SAFETY: the tensor was made from an array with this number of elements.
     let elements = unsafe { seen.cpu_slice::<f32>() }.unwrap();
     assert_eq!((elements, elements.as_ptr()), (&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0][..], address));
 }
@@ -83,7 +83,7 @@ fn buffers_of_a_host_are_tensors_with_one_axis() {
     for tensor in [Dlpack::try_from(x).unwrap(), Dlpack::from(down)] {
         let seen = tensor.validate().unwrap();
         assert_eq!((seen.shape(), seen.dtype()), (&[3][..], DLDataType::I64));
-        // SAFETY: the tensor was made of a buffer with so many elements.
+        // SAFETY: the tensor was made from a buffer with this number of elements.
         assert_eq!(unsafe { seen.cpu_slice::<i64>() }.unwrap(), [7, 8, 9]);
     }
 }

@@ -189,6 +189,18 @@ fn comments_of_plain_rooms_are_plain() {
     assert!(all.is_empty(), "{} faults:\n{}", all.len(), all.join("\n"));
 }
 
+#[test]
+fn comments_of_tests_and_benches_are_plain() {
+    // Seen to fail with a forbidden word in a comment of a test.
+    let mut all = Vec::new();
+    let is_exempt = |source: &&Source| ["tests/misuse/", "tests/it/tidy/"].iter().any(|path| source.path.starts_with(path));
+    for Source { path, text } in sources(&["tests", "benches"]).iter().filter(|source| !is_exempt(source)) {
+        let faults = [plain::dialect(text), plain::references(text)].concat();
+        all.extend(faults.iter().map(|Fault(line, why)| format!("{path}:{line}: {why}")));
+    }
+    assert!(all.is_empty(), "{} faults:\n{}", all.len(), all.join("\n"));
+}
+
 /// The functions of a formatted file with their lengths: from the line with `fn` to the brace that closes at
 /// its indentation.
 fn functions(text: &str) -> Vec<(String, usize)> {

@@ -1,4 +1,4 @@
-//! Values on their way through a run: moved, shared, given in and out, and dropped once, as early as can be.
+//! Values in a run: moved, shared, passed in and out, and dropped once, as early as possible.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -115,7 +115,7 @@ fn an_input_may_be_shared_with_the_caller() {
 
 #[test]
 fn a_shared_input_is_its_owners_alone_when_the_run_is_over() {
-    // Seen to fail when inputs were dropped with the run, which a worker on its way out may have kept.
+    // Seen to fail when inputs were dropped with the run, which a worker that leaves it may have kept.
     let mut g = Graph::new();
     let (x, fails) = (g.input::<Block>("x"), g.input::<bool>("fails"));
     let out = g.try_task("out", (&x, &fails), |x: &Block, fails: &bool| match fails {
@@ -134,7 +134,7 @@ fn a_shared_input_is_its_owners_alone_when_the_run_is_over() {
     }
 }
 
-/// A graph in which values are read, taken, shared, ignored by order edges, and given out.
+/// A graph in which values are read, taken, shared, ignored by order edges, and returned.
 fn all_sorts(tally: &Tally) -> Graph {
     let mut g = Graph::new();
     let make = |word: u64| {
@@ -216,7 +216,7 @@ fn a_value_read_by_several_programs_goes_with_the_last() {
     let reads: Vec<Value<u64>> = (0..100).map(|n| g.task(format!("{n}"), &value, |v: &Counted| v.get())).collect();
     let all = g.task("all", &reads[..], |reads: Each<u64>| reads.iter().sum::<u64>());
     let seen = tally.clone();
-    // One more hop, because a value may be dropped at the same time as what follows its last reader.
+    // One more node, because a value may be dropped at the same time as the node after its last reader runs.
     let out = g.task("out", &all, move |all: &u64| (*all, seen.alive()));
     g.output("out", &out);
     let plan = plan(&g);
@@ -331,8 +331,8 @@ fn units_can_be_read_taken_given_in_and_given_out() {
 
 #[test]
 fn an_output_belongs_to_whoever_awaited_the_run() {
-    // Seen to fail when the run kept its own Arc: then a worker on its way out of the run was a second owner
-    // at times.
+    // Seen to fail when the run kept its own Arc: then a worker that left the run was sometimes a second
+    // owner.
     let mut g = Graph::new();
     let x = g.input::<Block>("x");
     let out = g.task("out", take(&x), |x: Block| x);

@@ -45,7 +45,7 @@ fn a_node_and_an_operation_run_the_same_function() {
     result.unwrap();
 }
 
-/// Seen to fail to compile while writes, arguments and results of calls went to six.
+/// Seen to fail to compile when writes, arguments and results of calls were limited to six.
 #[test]
 fn nodes_operations_and_calls_take_eight() {
     #[rustfmt::skip]

@@ -1,4 +1,4 @@
-//! Runs that wait for room in flight: one after the other, whatever becomes of those before.
+//! Runs that wait for room in flight: one after the other, regardless of the results of earlier ones.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -19,7 +19,7 @@ fn one_at_a_time(workers: usize) -> Executor {
     Executor::builder().workers(workers).max_in_flight(1).build().unwrap()
 }
 
-/// A plan that notes how many of its runs are under way at once, and at most were.
+/// A plan that counts its runs in progress, and their maximum.
 fn counting() -> (Plan, Arc<AtomicUsize>) {
     let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let mut g = Graph::new();
@@ -44,10 +44,10 @@ fn runs_go_one_after_the_other() {
     }
 }
 
-/// What a run waits for.
+/// The receiver that a run waits for.
 pub(crate) type Receiver = Mutex<Option<oneshot::Receiver<u32>>>;
 
-/// Returns a plan whose run waits for a word that is sent to it, and returns it.
+/// Returns a plan whose run receives a word and returns it.
 pub(crate) fn waiting() -> Plan {
     let mut g = Graph::new();
     let receiver = g.input::<Receiver>("receiver");
@@ -66,7 +66,7 @@ pub(crate) fn letter() -> (oneshot::Sender<u32>, Inputs) {
 
 #[test]
 fn a_run_is_woken_when_its_turn_comes() {
-    // Seen to fail without the ring of the run before.
+    // Seen to fail without the wake by the previous run.
     for exec in executors() {
         let plan = waiting();
         let ((first_sender, first), (second_sender, second)) = (letter(), letter());
@@ -75,12 +75,12 @@ fn a_run_is_woken_when_its_turn_comes() {
         second_sender.send(2).unwrap();
         assert!(poll_once(&mut first).is_pending() && poll_with(&mut second, &waker).is_pending());
         assert_eq!(exec.in_flight(), 1);
-        // It may have been woken for nothing, and then looks again.
+        // A spurious wake may have come before; then it checks again.
         assert!(poll_with(&mut second, &waker).is_pending());
         let before = alarm.rings();
         first_sender.send(1).unwrap();
         assert_eq!(*block_on(&mut first).unwrap().take::<u32>("word").unwrap(), 1);
-        // Who awaits the first is told by the same end, and perhaps a moment earlier.
+        // The end of the first run wakes its own task too, perhaps a moment earlier.
         until(|| alarm.rings() > before);
         assert_eq!(*block_on(second).unwrap().take::<u32>("word").unwrap(), 2);
     }
@@ -106,7 +106,7 @@ fn runs_that_fail_or_are_cancelled_let_the_next_in() {
 
 #[test]
 fn the_end_of_a_run_wakes_the_next_one_only() {
-    // Seen to fail when each run told the one behind it that it had been told.
+    // Seen to fail when each woken run woke the next one.
     for exec in executors() {
         let plan = waiting();
         let ((sender, first), (_sender, second), (_, third)) = (letter(), letter(), letter());
@@ -130,7 +130,8 @@ fn cheap_runs_take_no_room_that_is_kept() {
         (0..100).for_each(|_| assert!(two().into_iter().all(|run| run.is_ok())));
         let (first_sender, first) = letter();
         let (mut first, mut second) = (exec.run(&waits, first), exec.run(&cheap, Inputs::new()));
-        // If the runs before have spent this thread's share, a poll only lets others run. So there are two.
+        // If earlier runs have used up this thread's budget, a poll only lets other tasks run. So there are
+        // two polls.
         assert!(poll_once(&mut first).is_pending() && poll_once(&mut first).is_pending());
         assert!(poll_once(&mut second).is_pending());
         first_sender.send(1).unwrap();
@@ -142,7 +143,7 @@ fn cheap_runs_take_no_room_that_is_kept() {
     }
 }
 
-/// A plan that is soon known to be cheap.
+/// A plan that soon becomes known as cheap.
 fn quick() -> Plan {
     let mut g = Graph::new();
     g.task("nothing", (), || ());
@@ -151,7 +152,7 @@ fn quick() -> Plan {
 
 #[test]
 fn each_end_makes_room_for_one() {
-    // Seen to fail with an end that calls as many as may be in flight.
+    // Seen to fail with an end that calls as many runs as may be in flight.
     for workers in [0, 1, 2] {
         let exec = Executor::builder().workers(workers).max_in_flight(2).build().unwrap();
         let plan = waiting();
@@ -161,7 +162,7 @@ fn each_end_makes_room_for_one() {
         let mut senders = senders.into_iter();
         senders.next().unwrap().send(0).unwrap();
         block_on(runs.remove(0)).unwrap();
-        // The last one was not called: it does not begin before the one ahead of it.
+        // The last run was not called: it does not begin before the one ahead of it.
         assert!(poll_once(&mut runs[2]).is_pending() && poll_once(&mut runs[1]).is_pending());
         assert_eq!(exec.in_flight(), 2);
         senders.for_each(|sender| sender.send(0).unwrap());
@@ -176,7 +177,7 @@ fn on_a_small_stack(body: impl FnOnce() + Send + 'static) {
 
 #[test]
 fn a_hundred_thousand_runs_need_no_stack() {
-    // Seen to fail (the stack overflowed, and the process died) when the end of a run told all runs behind
+    // Seen to fail (the stack overflowed, and the process died) when the end of a run woke all runs behind
     // it.
     alone("waiting_runs::a_hundred_thousand_runs_need_no_stack", || {
         for workers in [0, 1, 2] {
@@ -193,7 +194,7 @@ fn a_hundred_thousand_runs_need_no_stack() {
 
 #[test]
 fn a_hundred_thousand_runs_are_dropped_in_any_order() {
-    // Seen to fail (the stack overflowed, and the process died) when the end of a run told all runs behind
+    // Seen to fail (the stack overflowed, and the process died) when the end of a run woke all runs behind
     // it.
     alone("waiting_runs::a_hundred_thousand_runs_are_dropped_in_any_order", || {
         on_a_small_stack(|| {

@@ -1,5 +1,5 @@
-//! Wakers are foreign code: they may submit, cancel and drop runs while they are woken, and panic whatever is
-//! done to them.
+//! Wakers are foreign code: they may submit, cancel and drop runs while they are woken, and panic in every
+//! operation.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -43,7 +43,7 @@ fn touchy(deed: Deed) -> Waker {
 
 #[test]
 fn a_waker_may_submit_cancel_and_drop_runs() {
-    // Seen to hang when a waker was woken under the lock of a lane, or of those who are in flight.
+    // Seen to hang when a waker was woken under the lock of a lane, or of the runs in flight.
     let plan = eleven();
     for exec in executors() {
         let wakes = Arc::new(AtomicUsize::new(0));
@@ -187,7 +187,7 @@ impl Drop for Grudge {
 
 #[test]
 fn what_a_worker_frees_last_may_panic() {
-    // Seen to fail when `finish` let go of the run unshielded: the panic ended the worker.
+    // Seen to fail when `finish` released the run unshielded: the panic ended the worker.
     let exec = executor(1);
     let (grudge, (open, gate)) = (Grudge, mpsc::channel::<()>());
     let gate = Mutex::new(gate);

@@ -1,5 +1,4 @@
-//! Who is woken, and when: spurious polls, replaced wakers, node futures in other tasks, futures that move
-//! between runtimes.
+//! Wakes: spurious polls, replaced wakers, node futures in other tasks, futures that move between runtimes.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
@@ -110,8 +109,8 @@ fn a_node_future_alone_makes_its_run_go() {
     }
 }
 
-/// A graph of two programs: "other"; and "early", "waits" until it is told to go on, "after". And who is told
-/// that "waits" began.
+/// A graph of two programs: "other"; and "early", "waits", which waits for a message, and "after". Returns
+/// the plan, the receiver of the start of "waits", and the sender that lets it go on.
 fn stops_in_between() -> (Plan, mpsc::Receiver<()>, mpsc::Sender<()>) {
     let ((says, heard), (go, gate)) = (mpsc::channel(), mpsc::channel());
     let ends = Mutex::new((says, gate));
@@ -131,7 +130,7 @@ fn stops_in_between() -> (Plan, mpsc::Receiver<()>, mpsc::Sender<()>) {
 
 #[test]
 fn a_late_node_future_sees_what_is_done_while_its_program_runs() {
-    // Seen to fail with a `catch_up` that does not look at workers. Nobody awaits a node of that program
+    // Seen to fail with a `catch_up` that does not check workers. No task awaits a node of that program
     // before.
     for exec in executors() {
         let (plan, begun, go) = stops_in_between();
@@ -163,8 +162,8 @@ fn a_late_node_future_sees_what_is_done_while_an_async_node_waits() {
 
 #[test]
 fn a_run_in_the_place_of_another_has_done_nothing_yet() {
-    // Seen to fail without `leave` in `store_place`: the worker seemed to be at the end of the run that took
-    // the place over.
+    // Seen to fail without `leave` in `store_place`: the worker seemed to be at the end of the run that
+    // reused the place.
     let exec = executor(1);
     let (open, gate) = mpsc::channel();
     let gate = Mutex::new(gate);
@@ -177,7 +176,7 @@ fn a_run_in_the_place_of_another_has_done_nothing_yet() {
     let (polled, result) = (second.clone(), is_early.clone());
     let waker = hooked(move |deed| {
         if deed == Deed::Wake {
-            // The only worker is in here.
+            // The only worker is inside this waker.
             let mut run = polled.lock().unwrap();
             assert!(poll_once(&mut *run).is_pending());
             *result.lock().unwrap() = Some(poll_once(&mut run.node("link 25")).is_ready());
@@ -285,11 +284,11 @@ fn longer_than_a_slice() -> (Run, Executor, mpsc::Receiver<()>, mpsc::Sender<()>
 
 #[test]
 fn who_finds_an_inline_run_in_use_goes_on_when_its_user_is_gone() {
-    // Seen to fail without the second look at the driver: another thread's poll ended, and its future was
-    // dropped, between our looking for work and our waiting for a wake.
+    // Seen to fail without the second check of the driver: another thread's poll ended, and its future was
+    // dropped, between this thread's search for work and its wait for a wake.
     let (mut run, _exec, begun, go) = longer_than_a_slice();
     let mut node = run.node("link 5006");
-    // A slice may be over before the slow node begins. It ends the slice in which it is run.
+    // A slice may be over before the slow node begins. The slow node ends the slice in which it runs.
     let is_in_slow = Arc::new(AtomicBool::new(false));
     let may_end = is_in_slow.clone();
     let poll = move || {

@@ -1,4 +1,4 @@
-//! The corpus of the fuzz targets, with what they check.
+//! The corpus of the fuzz targets, with their checks.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! Loops and branches as data: what is read, what is refused and where, what comes back.
+//! Loops and branches as data: descriptions that are read, refusals and their places, and round trips.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::process::Command;
@@ -74,7 +74,7 @@ fn a_control_runs_where_its_nodes_do_unless_it_is_said() {
     let shape = Shape::from_json(&loops()).unwrap();
     let backends: Vec<Backend> = shape.nodes().iter().map(|node| node.backend).collect();
     assert_eq!(backends, [Backend::Mixed, Backend::Gpu, Backend::Gpu, Backend::Cpu, Backend::Cpu]);
-    // What reads it reads where it is.
+    // The value of the control is read in the memory of the control.
     let last = Edge::new(shape.ids().nth(2).unwrap(), shape.ids().nth(4).unwrap(), read(None));
     assert!(shape.edges().contains(&last), "{:?}", shape.edges());
     assert_eq!(shape.read_memory(&last), Some(Memory::Gpu));
@@ -89,7 +89,7 @@ fn read(memory: Option<Memory>) -> EdgeKind {
 
 #[test]
 fn bad_inner_graphs_are_named_by_place() {
-    // Each was seen to come with the path that it has here.
+    // Each message was seen with the path that it has here.
     let node = |fields: &str| format!("{{\"nodes\": [{{\"name\": \"a\", {fields}}}]}}");
     let body = |body: &str| node(&format!("\"repeat\": {{\"body\": {body}, \"iterations\": 1}}"));
     let cases = [
@@ -168,7 +168,7 @@ fn bad_inner_graphs_are_named_by_place() {
     }
 }
 
-/// A graph with others in it, `depth` deep.
+/// A graph with nested graphs, `depth` levels deep.
 fn nested(depth: usize) -> String {
     let open = r#"{"nodes": [{"name": "a", "repeat": {"iterations": 1, "body": "#;
     format!("{}{}{}", open.repeat(depth), r#"{"nodes": [{"name": "b", "backend": "gpu"}]}"#, "}}]}".repeat(depth))
@@ -187,7 +187,7 @@ fn graphs_nest_sixty_four_deep_and_no_deeper() {
         );
         assert!(message.contains("deep"), "{message}");
     }
-    // Brackets without end, where a graph is to stand.
+    // Endless brackets in place of a graph.
     for bracket in ["[", "{\"a\":", "{\"nodes\":["] {
         let message = fault(&format!(r#"{{"nodes": [{{"name": "a", "repeat": {{"body": {}"#, bracket.repeat(1_000_000)));
         assert!(message.len() < 600, "{message}");
@@ -210,7 +210,7 @@ fn what_is_nested_deeper_than_can_be_read_is_still_written() {
     assert!(fault(&text).contains("deep"));
 }
 
-/// Breaks a plan that was printed.
+/// Breaks a printed plan.
 type Breaks = fn(&mut serde_json::Value);
 
 #[test]

@@ -1,4 +1,4 @@
-//! `anabranch pipeline`: what it prints of the two sample systems, and what it says to bad calls.
+//! `anabranch pipeline`: its output for the two sample systems, and its messages for bad calls.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::path::Path;
@@ -47,7 +47,7 @@ fn the_example_of_the_page_prints_what_stands_there() {
     let example = page.split("## A whole example").nth(1).unwrap().split("\n## ").next().unwrap();
     let folder = std::env::temp_dir().join(format!("anabranch-page-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    // A block has the file that the text before it names last, or what the tool prints.
+    // A block contains the file that the preceding text names last, or the output of the tool.
     let pieces: Vec<&str> = example.split("```").collect();
     let (mut files, mut output) = (0, "");
     for pair in pieces.chunks_exact(2) {

@@ -1,4 +1,4 @@
-//! `anabranch stream`: what it prints of a scope, and what it says to bad calls.
+//! `anabranch stream`: its output for a scope, and its messages for bad calls.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod support;

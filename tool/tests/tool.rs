@@ -1,4 +1,4 @@
-//! The tool as people meet it: what it prints, what it says to bad input, and its exit codes.
+//! The tool from the command line: its output, its messages for bad input, and its exit codes.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::io::Write;
@@ -8,7 +8,7 @@ mod support;
 
 use support::{assert_snapshot, printed, refused, tool};
 
-/// What `plan` says to a graph on its standard input.
+/// Returns the message of `plan` for a graph on its standard input.
 fn fault(graph: &[u8]) -> String {
     let mut child = Command::new(env!("CARGO_BIN_EXE_anabranch"))
         .args(["plan", "-"])
@@ -17,7 +17,7 @@ fn fault(graph: &[u8]) -> String {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // It may have seen enough before it has read all.
+    // The tool may stop before it has read everything.
     let _ = child.stdin.take().unwrap().write_all(graph);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1));
@@ -113,7 +113,7 @@ fn all_orders_are_explored() {
 
 #[test]
 fn bad_graphs_are_named_by_place() {
-    // Each was seen to come with the path that it has here.
+    // Each message was seen with the path that it has here.
     let node = |fields: &str| {
         format!(r#"{{"nodes": [{{"name": "a", "backend": "gpu"}}, {{"name": "b", "backend": "gpu", {fields}}}]}}"#)
     };

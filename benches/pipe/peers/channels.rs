@@ -38,7 +38,7 @@ fn run(runtime: &Runtime, chain: &Chain, items: u64) -> u64 {
     for _ in 0..chain.tasks {
         results = task(runtime, results, chain.in_flight, chain.work_ns);
     }
-    // The sum is taken by a task, too: on several threads, `block_on` would poll it on a thread beside these.
+    // A task computes the sum, too: on several threads, `block_on` would poll it on an additional thread.
     let sum = runtime.spawn(async move {
         let mut sum = 0;
         while let Some(result) = results.recv().await {

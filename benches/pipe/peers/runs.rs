@@ -1,5 +1,5 @@
-//! A run of a plan for each item, with `StreamExt::buffered`: what one would write without pipelines. Runs
-//! share no state, so there are no serial tasks.
+//! A run of a plan for each item, with `StreamExt::buffered`: the usual way without pipelines. Runs share no
+//! state, so there are no serial tasks.
 
 use std::time::Duration;
 

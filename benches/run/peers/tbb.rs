@@ -1,7 +1,6 @@
-//! oneTBB's `flow_graph`: compiles `benches/peers/tbb.cpp` and asks the program for each figure.
+//! oneTBB's `flow_graph`: compiles `benches/peers/tbb.cpp` and runs the program for each figure.
 //!
-//! The program reads the very graph that the Rust peers run, and answers with its figure and the sum of its
-//! values.
+//! The program reads the same graph that the Rust peers run, and prints its figure and the sum of its values.
 
 use std::collections::HashSet;
 use std::fs;
@@ -23,7 +22,7 @@ pub(crate) struct Tbb {
 }
 
 impl Tbb {
-    /// Compiles the program unless it is there already and newer than its source.
+    /// Compiles the program unless it exists and is newer than its source.
     pub(crate) fn new() -> Self {
         Self { program: cpp::tbb("tbb"), written: HashSet::new() }
     }

@@ -1,4 +1,4 @@
-//! Where and when the figures were taken. What cannot be found out is said to be unknown.
+//! The place and time of the measurements. Facts that cannot be determined are reported as unknown.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -19,16 +19,16 @@ pub(crate) struct Machine {
     times: Option<Times>,
 }
 
-/// What became of the time of all cores since the machine was started, in whatever the kernel counts.
+/// The use of the time of all cores since the machine was started, in the kernel's unit.
 #[derive(Clone, Copy)]
 struct Times {
     used: f64,
-    /// Wanted, and given to other machines by the host.
+    /// Time that was wanted, but that the host gave to other machines.
     stolen: f64,
 }
 
 impl Times {
-    /// None where the kernel does not say.
+    /// None if the kernel does not report it.
     fn now() -> Option<Self> {
         let text = fs::read_to_string("/proc/stat").ok()?;
         let times: Vec<f64> = text.lines().next()?.split_whitespace().skip(1).map_while(|time| time.parse().ok()).collect();
@@ -36,7 +36,7 @@ impl Times {
         Some(Self { used: user + nice + system + irq + soft_irq, stolen })
     }
 
-    /// Returns how much of the time that was wanted since then was not had.
+    /// Returns the share of the time wanted since then that the host gave to other machines.
     fn stolen_since(self) -> Option<f64> {
         let now = Self::now()?;
         let stolen = now.stolen - self.stolen;
@@ -62,8 +62,8 @@ impl Machine {
         }
     }
 
-    /// Returns the machine in three sentences. How far apart its cores are decides what a second worker
-    /// costs, and a virtual machine's cores may move while it is being measured.
+    /// Returns the machine in three sentences. The distance of its cores determines the cost of a second
+    /// worker. A virtual machine's cores may move during a measurement.
     pub(crate) fn text(&self) -> String {
         let Self { cpu, cores, date, tools, core_to_core_ns: before, times } = self;
         let stolen =
@@ -81,8 +81,7 @@ impl Machine {
 /// The shortest: a batch in which one of the threads was interrupted says nothing about the cores.
 pub(crate) fn core_to_core_ns() -> f64 {
     let turn = AtomicU32::new(0);
-    // ORDERING: nothing but the turn itself is handed over, and the batches are read by the thread that timed
-    // them.
+    // ORDERING: no memory but the turn itself is handed over. The thread that timed the batches reads them.
     let await_turn = |number| {
         while turn.load(Ordering::Relaxed) != number {
             hint::spin_loop()

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What a bench does with its report: flattened into its arguments.
+/// The output of a bench's report. Flattened into its arguments.
 #[derive(clap::Args)]
 pub(crate) struct Output {
     /// Writes the report between this bench's markers of a file [default: docs/performance/BENCH.md].
@@ -17,7 +17,8 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Prints the report, and writes it where it is wanted. If that fails, says why and ends the program.
+    /// Prints the report, and writes it to the file of `--write`. If that fails, prints the reason and ends
+    /// the program.
     pub(crate) fn publish(&self, name: &str, report: &str) {
         println!("{report}");
         if let Some(path) = self.file(name)
@@ -36,15 +37,14 @@ impl Output {
     }
 }
 
-/// Replaces what stands between the markers `name` of the file at `path`, which starts at the package's
-/// folder.
+/// Replaces the text between the markers `name` in the file at `path`, relative to the package's folder.
 pub(crate) fn write_between(path: &Path, name: &str, text: &str) -> Result<(), String> {
     let (head, tail) = outside(path, name)?;
     let [begin, end] = marks(name);
     fs::write(in_package(path), format!("{head}{begin}\n\n{text}\n\n{end}{tail}")).map_err(|error| named(path, error))
 }
 
-/// Returns what stands before and after the markers.
+/// Returns the text before and after the markers.
 pub(crate) fn outside(path: &Path, name: &str) -> Result<(String, String), String> {
     let [begin, end] = marks(name);
     let text = fs::read_to_string(in_package(path)).map_err(|error| named(path, error))?;

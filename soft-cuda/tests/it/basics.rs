@@ -1,4 +1,4 @@
-//! Contexts, streams, copies, kernels and events, in the way of an ordinary program.
+//! Contexts, streams, copies, kernels and events, as an ordinary program uses them.
 
 use cudarc::driver::{CudaContext, LaunchConfig, PushKernelArg, result, sys};
 

@@ -290,7 +290,7 @@ fn host_functions_are_called_dropped_or_late() {
     assert!(said.0.try_recv().is_ok() && begin.elapsed() >= Duration::from_millis(20));
 }
 
-/// Returns when the stream has come to its end, by queries instead of a wait.
+/// Waits for the end of the stream, by queries instead of a wait.
 fn query_until_done(stream: &CudaStream) {
     // SAFETY: the stream is live.
     while unsafe { sys::cuStreamQuery(stream.cu_stream()) } as u32 == Code::NOT_READY.0 {

@@ -1,4 +1,4 @@
-//! Files that are missing, malformed or no text, and the place that the message has.
+//! Files that are missing, malformed or not text, and the place in each message.
 
 use std::fs;
 use std::path::PathBuf;
@@ -72,7 +72,7 @@ fn a_folder_and_a_pipe_are_no_files() {
 
 #[test]
 fn malformed_json_is_named_by_file_and_place() {
-    // Each was seen to come with the place that it has here, and some with serde's words.
+    // Each message was seen with the place that it has here, and some with serde's words.
     for (file, text, expected) in [
         ("x.app.json", "", "x.app.json: the file is empty: it must be a JSON object, with `name`, "),
         ("N.node.json", " \n", "N.node.json: the file is empty: it must be a JSON object, with `name`, `inputPorts`, "),
@@ -137,7 +137,7 @@ fn malformed_json_is_named_by_file_and_place() {
 
 #[test]
 fn values_of_a_wrong_type_are_named_by_the_types_of_json() {
-    // Each was seen to come with the words of serde.
+    // Each message was seen with the words of serde.
     for (file, text, expected) in [
         (
             "T.graphlet.json",
@@ -163,7 +163,7 @@ fn values_of_a_wrong_type_are_named_by_the_types_of_json() {
 
 #[test]
 fn malformed_costs_are_named_by_file_and_place() {
-    // Each was seen to come with the place that it has here.
+    // Each message was seen with the place that it has here.
     for (file, text, expected) in [
         ("c.yaml", "p.top_a_pass_0: many\n", "c.yaml: p.top_a_pass_0: invalid type: string"),
         ("c.yaml", "p.top_a_pass_0: -5\n", "c.yaml: p.top_a_pass_0: a cost of -5.0 ns: a cost is from 0 to 10^15"),
@@ -176,7 +176,7 @@ fn malformed_costs_are_named_by_file_and_place() {
     }
 }
 
-/// Checks how the error begins if a file has this text.
+/// Checks the beginning of the error if a file has this text.
 fn assert_fault(file: &str, text: &str, expected: &str) {
     let mut case = Case::new();
     case.set_text(file, text);
@@ -218,7 +218,7 @@ fn keys_that_stand_twice_are_refused_and_unknown_ones_are_not_read() {
     assert!(case.open().unwrap().warnings().is_empty());
 }
 
-/// Returns the warnings if what a pointer names has such a key, too.
+/// Returns the warnings if the value at a JSON pointer has this additional key.
 fn warnings_of(file: &str, pointer: &str, key: &str) -> Vec<String> {
     let mut case = Case::new();
     case.edit(file, |form| form.pointer_mut(pointer).unwrap()[key] = json!(1));
@@ -270,13 +270,13 @@ fn a_key_that_is_like_one_that_is_read_is_a_warning() {
     for (pointer, key) in [("", "x"), ("", "name2"), ("/stmSchedules/s", "note"), ("", "stmExternalRunnables2")] {
         assert_eq!(warnings_of("x.app.json", pointer, key), [""; 0]);
     }
-    // A file may also be wrong because of such a key.
+    // Such a key can also be the cause of another error.
     let mut case = Case::new();
     case.edit("x.app.json", |app| app["stmSchedule"] = app.as_object_mut().unwrap().remove("stmSchedules").unwrap());
     let text = "x.app.json: states.RUN.stmScheduleKey: there is no schedule 's'; there are none; perhaps because of this: x.app.json: \
                 the key 'stmSchedule' is not read: did you mean 'stmSchedules'?";
     assert_eq!(case.fault(), text);
-    // Names are no keys, also where the value is not read.
+    // Names are not keys, even if the value is not read.
     let mut case = Case::new();
     case.edit("x.app.json", |app| app["stmExternalRunnables"] = json!({"period2": {"frame": 1}}));
     assert!(case.open().unwrap().warnings().is_empty());

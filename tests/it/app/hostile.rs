@@ -1,4 +1,4 @@
-//! Descriptions that are made to take for ever, or all memory: each is refused, or read, in bounded time.
+//! Descriptions designed to take unbounded time or memory: each is refused, or read, in bounded time.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use anabranch::app::App;
 use super::{Case, epoch};
 use crate::support::Dice;
 
-/// Runs a test that must not take long. The bound is far above what it takes, and far below for ever.
+/// Runs a test that must end soon. The bound is far above its usual time.
 fn soon<R>(test: impl FnOnce() -> R) -> R {
     let start = Instant::now();
     let result = test();
@@ -75,7 +75,7 @@ fn brackets_without_end_are_refused() {
 
 #[test]
 fn aliases_of_yaml_do_not_multiply() {
-    // A list is refused where it stands, before an alias in it is followed.
+    // A list is refused before an alias in it is followed.
     let mut text = "a0: &a0 1\n".to_owned();
     for number in 1..60 {
         text += &format!("a{number}: &a{number} [*a{0}, *a{0}, *a{0}, *a{0}, *a{0}, *a{0}, *a{0}, *a{0}, *a{0}]\n", number - 1);
@@ -151,7 +151,7 @@ fn connections_through_graphlets_keep_their_parameters() {
     assert_eq!((data.fifo_size, data.reuse, data.target.index), (Some(7), true, Some(0)));
 }
 
-/// An application of this many components of the node `N`.
+/// An application of `count` components of the node `N`.
 fn many(count: usize) -> Case {
     let mut case = Case::new();
     let nodes: serde_json::Map<String, Value> =

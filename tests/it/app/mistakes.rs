@@ -1,4 +1,4 @@
-//! Mistakes in the connections and the schedules, and what each gets: a message with the file and the place.
+//! Mistakes in the connections and the schedules: each is an error with the file and the place.
 
 use serde_json::json;
 
@@ -133,7 +133,7 @@ fn a_missing_cost_is_a_warning_with_the_default() {
 
 #[test]
 fn unknown_names_are_named_with_those_that_there_are() {
-    // Each was seen to come with the place that it has here.
+    // Each message was seen with the place that it has here.
     let mut case = Case::new();
     case.rows(json!([[], ["top.c"]]));
     assert_fault(&case, &format!("{EPOCH}.passes[1][0]: there is no component or pass 'top.c'; 'top' has 'a', 'b'"));
@@ -188,7 +188,7 @@ fn a_circle_of_direct_edges_names_its_nodes() {
 
 #[test]
 fn a_capacity_that_loses_messages_is_refused_with_what_would_be_lost() {
-    // Seen to fail with the capacities of a consumer that comes first.
+    // Seen to fail with the capacities for a consumer that runs first.
     let with = |params: serde_json::Value| {
         let mut case = Case::new();
         case.edit("T.graphlet.json", |graphlet| graphlet["connections"][0]["dests"]["b.IN"] = params);
@@ -205,7 +205,7 @@ fn a_capacity_that_loses_messages_is_refused_with_what_would_be_lost() {
     );
     assert_fault(&with(json!({"fifo-size": 1})), &format!("{place}send number 3 of 'top.a' would find the queue full and fail"));
     assert!(with(json!({"fifo-size": 2})).open().is_ok());
-    // If the consumer comes first, one slot is enough.
+    // If the consumer runs first, one slot is enough.
     for mut case in [with(json!({"fifo-size": 1})), mailbox] {
         case.edit("x.app.json", |app| app["stmSchedules"]["s"]["passDependencies"] = json!({"top.a.SETUP": ["top.b.TEARDOWN"]}));
         assert_eq!(only(&case.open().unwrap()).links[0].capacity, 1);
@@ -253,7 +253,7 @@ fn a_component_of_which_only_a_later_pass_is_scheduled_keeps_its_order() {
 
 #[test]
 fn the_order_of_any_number_of_consumers_is_found() {
-    // Seen to refuse all consumers behind the first 1024.
+    // Seen to refuse all consumers after the first 1024.
     let mut case = Case::new();
     let names: Vec<String> = (0..1100).map(|number| format!("b{number}")).collect();
     case.edit("T.graphlet.json", |graphlet| {

@@ -1,4 +1,4 @@
-//! Application descriptions: what is read, what is refused and where, what is planned.
+//! Application descriptions: reading, refusals and their places, and plans.
 
 mod files;
 mod hostile;
@@ -114,7 +114,7 @@ pub(crate) fn only(app: &App) -> &Epoch {
     &hyperepochs[0].epochs[0]
 }
 
-/// The passes before a pass, as the table of the samples has them.
+/// The passes before a pass, in the form of the samples' table.
 pub(crate) fn before<'a>(app: &'a App, epoch: &Epoch, pass: &str) -> Vec<&'a str> {
     let passes = epoch.predecessors(app.pass(pass).unwrap());
     passes.into_iter().map(|pass| &*app.passes()[pass.index()].name).collect()

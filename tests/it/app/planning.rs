@@ -43,7 +43,7 @@ fn a_proposal_is_never_worse_and_says_what_to_write() {
     let mut all: Vec<&str> = rows.iter().flatten().map(String::as_str).collect();
     all.sort();
     assert_eq!(all, ["top.filter", "top.sink", "top.source", "top.track"]);
-    // Written down, the proposal has the same period.
+    // As a written schedule, the proposal has the same period.
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/cases/app");
     let again = anabranch::app::App::read_with("systems/Flat.app.json", |path| {
         let bytes = std::fs::read(root.join(path))?;

@@ -1,4 +1,4 @@
-//! The model of the original's ports against what the original does, message by message.
+//! The model of the original's ports against recorded behaviour of the original, message by message.
 
 use anabranch::app::ports::{Mode, Order, Port, capacity_needed};
 use serde_json::Value;
@@ -35,7 +35,7 @@ fn messages_are_delivered_dropped_and_refused_as_in_the_original() {
 
 #[test]
 fn the_capacity_needed_is_the_smallest_that_loses_nothing() {
-    // Seen to fail with a capacity of `offset` where the producer comes first.
+    // Seen to fail with a capacity of `offset` if the producer runs first.
     for offset in 0..6 {
         for order in [Order::ProducerFirst, Order::ConsumerFirst] {
             for mode in [Mode::Fifo, Mode::Mailbox] {

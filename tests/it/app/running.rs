@@ -8,8 +8,9 @@ use futures::{TryStreamExt, stream};
 use super::{Case, only, sample};
 use crate::support::{block_on, executors};
 
-/// The pipeline of the sample `Piped`: `source` takes the item, `filter` three times of it, `track` adds what
-/// `sink` gave for the item before, and `sink` adds the raw item and the number of items so far.
+/// The pipeline of the sample `Piped`: `source` takes the item, and `filter` returns three times the item.
+/// `track` adds the result of `sink` for the previous item. `sink` adds the raw item and the number of items
+/// so far.
 fn tracking(app: &App) -> anabranch::Result<Pipeline<u64, u64>> {
     type One = Value<u64>;
     Pipeline::new("tracking", &Ranked::default(), |g, frame: One| {
@@ -47,7 +48,7 @@ fn tracking(app: &App) -> anabranch::Result<Pipeline<u64, u64>> {
 
 #[test]
 fn a_description_runs_over_items_in_its_phases() {
-    // As `docs/app-json.md` has it. Seen to fail with a graph that has not the phases of its shape.
+    // The example of `docs/app-json.md`. Seen to fail with a graph that lacks the phases of its shape.
     let pipeline = tracking(&sample("Piped")).unwrap();
     assert_eq!(pipeline.depth(), 2);
     assert_eq!(["top.filter.SETUP", "top.track.SETUP"].map(|name| pipeline.phase_of(name)), [Some(1), Some(2)]);

@@ -130,7 +130,7 @@ fn a_branch_may_be_read_on_another_stream() {
     let x = g.input::<u64>("x");
     let (left, right) = (g.task("left", &x, |x: &u64| *x as usize % 2), g.task("right", &x, |x: &u64| x + 1));
     let y = g.branch("branch", &left, take(&right)).arm(|a, x| counted(a, "even", &x)).arm(|_, x| x).join();
-    // Three readers: at most one of them goes on where the branch stood.
+    // Three readers: at most one of them continues in the place of the branch.
     let readers = [10u64, 100, 1000].map(|by| g.task(format!("times {by}"), &y, move |y: &u64| y * by));
     let sum = g.task("sum", &readers[..], |all: anabranch::graph::Each<'_, u64>| all.iter().sum::<u64>());
     let plan = output(g, &sum);
@@ -170,7 +170,7 @@ fn independent_nodes_go_on_while_a_loop_waits() {
 
 #[test]
 fn no_body_starts_after_a_cancel_in_the_third_iteration_of_twenty() {
-    // Seen to fail with steps and controls that do not look whether the run was cancelled.
+    // Seen to fail with steps and controls that do not check whether the run was cancelled.
     for exec in super::executors() {
         let bodies = Arc::new(AtomicUsize::new(0));
         let mut g = Graph::new();
@@ -229,7 +229,7 @@ fn ten_thousand_suspended_loops_need_no_threads_and_little_memory() {
         runs.iter_mut().for_each(|run| assert!(poll_once(run).is_pending()));
         until(|| exec.in_flight() == RUNS);
         let (threads, resident) = (threads() as isize - threads_before as isize, resident().saturating_sub(resident_before));
-        // Other tests start and end threads of their own meanwhile.
+        // Other tests start and end threads in the meantime.
         assert!(threads < 100, "{threads} more threads");
         assert!(resident < RUNS * 16_384, "{} bytes for each run", resident / RUNS);
         drop(runs);

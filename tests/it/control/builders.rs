@@ -1,7 +1,7 @@
-//! Closures that build graphs and do with them what a builder does not expect: forget, panic, put others in
-//! their place. The graph stays complete, and says what is wrong.
+//! Closures that build graphs and misuse them: they forget them, panic, or replace them by others. The graph
+//! stays complete, and reports the mistake.
 
-// A builder has nothing to drop; if it ever has again, it must not matter.
+// A builder has no drop glue now. The tests must hold even if it gets some again.
 #![allow(clippy::forget_non_drop)]
 
 use std::mem;
@@ -34,7 +34,7 @@ const NO_END: &str = "branch 'fork' is not joined: call join()";
 #[test]
 fn a_branch_that_is_forgotten_has_no_end() {
     // Seen to fail with a branch whose node gets its body when it is joined or dropped: a section took the
-    // body of one node for that of another, which read a cell that nobody had written.
+    // body of one node for that of another, which read a cell that had not been written.
     let (mut g, selector, x) = forked();
     let y = g.input::<String>("y");
     mem::forget(g.branch("fork", &selector, &x).arm(|_, x| x));
@@ -60,7 +60,7 @@ fn a_branch_that_is_forgotten_in_an_arm_has_no_end() {
 
 #[test]
 fn a_closure_that_panics_leaves_a_graph_that_says_so() {
-    // Seen to fail with a graph around that is lost with the inner one: what came next panicked.
+    // Seen to fail with an outer graph that is lost with the inner one: the next call panicked.
     let torn = |node: &str| format!("a closure panicked while it built a graph of '{node}': build the whole graph again");
     let fails = |_: &mut Graph, _: Value<u64>| -> Value<u64> { panic_quietly("on purpose") };
     let builds: [fn(&mut Graph, &Value<u64>, &dyn Fn(&mut Graph, Value<u64>) -> Value<u64>); 3] = [
@@ -81,13 +81,13 @@ fn a_closure_that_panics_leaves_a_graph_that_says_so() {
         let (mut g, selector, x) = forked();
         let kept = g.task("kept", (&selector, &x), |s: &i64, x: &u64| *s as u64 + x);
         catch_unwind(AssertUnwindSafe(|| build(&mut g, &kept, &fails))).unwrap_err();
-        // It goes on with all that was there before.
+        // The graph keeps everything that it had before.
         let after = g.repeat("after", &kept, times(2), |b, y| b.task("more", &y, |y: &u64| y + 1));
         let joined = g.branch("joined", &selector, &after).arm(|_, x| x).join();
         g.output("out", &joined);
         assert_eq!(fault(&g), torn("c"));
     }
-    // One that is caught inside of another graph.
+    // A panic that is caught inside another graph.
     let (mut g, _, x) = forked();
     let out = g.repeat("outer", &x, times(1), |b, x| {
         catch_unwind(AssertUnwindSafe(|| b.repeat("inner", &x, times(1), fails))).unwrap_err();
@@ -111,7 +111,7 @@ fn replaced(of: &str) -> String {
 
 #[test]
 fn a_closure_that_puts_another_graph_in_the_place_of_its_own_is_named() {
-    // Seen to fail with a graph around that is lost with the inner one, by a panic.
+    // Seen to fail, with a panic, with an outer graph that is lost with the inner one.
     let put = |g: &mut Graph, _: Value<u64>| {
         let (other, length) = other();
         *g = other;

@@ -1,4 +1,4 @@
-//! What goes wrong in loops and branches: who is named, what goes on, what is skipped.
+//! Failures in loops and branches: which node is named, which nodes go on, and which are skipped.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ fn error_of(exec: &Executor, plan: &Plan, inputs: Inputs) -> Error {
     block_on(exec.run(plan, inputs)).unwrap_err()
 }
 
-/// A loop in a loop, whose inner body fails in the second iteration of the second; a reader, and a node
-/// beside it.
+/// Nested loops, whose inner body fails in the second iteration of the outer loop's second; a node that reads
+/// the result, and an independent node.
 fn failing(how: fn(u64) -> u64) -> Plan {
     let mut g = Graph::new();
     let x = g.input::<u64>("x");
@@ -29,7 +29,7 @@ fn failing(how: fn(u64) -> u64) -> Plan {
 
 #[test]
 fn a_node_that_fails_in_a_loop_is_named_by_its_path() {
-    // Seen to fail with faults of inner nodes that their loop does not look for: it went on.
+    // Seen to fail with a loop that does not check for faults of its inner nodes: it went on.
     let plan = failing(|_| panic_quietly("no threes"));
     for exec in many_executors() {
         let run = exec.run(&plan, inputs! { "x" => 0u64 });
@@ -167,7 +167,7 @@ fn a_shutdown_ends_loops() {
 
 #[test]
 fn a_loop_without_anything_to_do_can_be_cancelled() {
-    // Seen to fail with a control that goes on without a look at its fuel: the poll did not return.
+    // Seen to fail with a control that goes on without a check of its fuel: the poll did not return.
     for exec in executors() {
         let mut g = Graph::new();
         let x = g.input::<u64>("x");
@@ -212,7 +212,7 @@ fn mistake(build: impl FnOnce(&mut Graph, &Value<u64>)) -> String {
     error.to_string()
 }
 
-/// The same of a loop with such a body.
+/// Returns the error of a loop with this body.
 fn looping(body: impl FnOnce(&mut Graph, Value<u64>) -> Value<u64>) -> String {
     mistake(|g, x| {
         let y = g.repeat("a", x, times(1), body);
@@ -338,7 +338,7 @@ fn a_state_is_taken_only_if_nobody_else_has_it() {
     assert_eq!(*value_of::<u64>(block_on(Executor::inline().run(&plan(&g), Inputs::new())), "z"), 4);
 }
 
-/// As `mistake`, with a value that is no output.
+/// Like `mistake`, with a value that is not an output.
 fn mistake_of_own(build: fn(&mut Graph, Value<u64>)) -> String {
     let mut g = Graph::new();
     let x = g.task("x", (), || 1u64);

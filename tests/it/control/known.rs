@@ -33,7 +33,7 @@ fn five_times_a_factor_and_then_another() {
     }
 }
 
-/// `z0` is the loop's first state, and read behind it.
+/// `z0` is the loop's first state, and is read again after the loop.
 fn power() -> Plan {
     let mut g = Graph::new();
     let [x, y, z0] = ["x", "y", "z0"].map(|name| g.input::<f64>(name));
@@ -48,7 +48,7 @@ fn unrolled_power() -> f64 {
 
 #[test]
 fn a_value_outside_of_a_loop_keeps_its_first_value() {
-    // Seen to fail with a loop that moves its first state out of the cell of the graph around.
+    // Seen to fail with a loop that moves its first state out of the outer graph's cell.
     let plan = power();
     assert!((unrolled_power() - 3.730873049088).abs() < 1e-14);
     for exec in many_executors() {
@@ -163,7 +163,7 @@ fn a_loop_in_a_loop_is_the_unrolled_program() {
 
 #[test]
 fn known_results_come_out_in_every_order() {
-    // Seen to fail with gates that are not wound up again.
+    // Seen to fail with gates that are not reset.
     let explored = |plan: &Plan, inputs: fn() -> Inputs, expected: f64| {
         let explored = explore(20_000, |exec| {
             assert_eq!(result(exec, plan, inputs()), expected);

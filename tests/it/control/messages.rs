@@ -1,4 +1,4 @@
-//! What is said of mistakes in loops and branches: which node, by its path, which state, and what to change.
+//! The messages for mistakes in loops and branches: the node, by its path, the state, and the change to make.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use anabranch::{Error, Graph, Value, take};
 
 type Numbers = Vec<f64>;
 
-/// Returns the error of a graph that `build` makes of a value, and the node that it names.
+/// Returns the error of the graph that `build` makes from a value, and the node that the error names.
 fn said(build: impl FnOnce(&mut Graph, Value<Numbers>) -> Value<Numbers>) -> (String, Option<String>) {
     let mut g = Graph::new();
     let x = g.task("x", (), || vec![1.0]);
@@ -51,7 +51,7 @@ fn a_circle_that_take_closes_names_who_takes_and_who_reads() {
         "{message}"
     );
     assert_eq!(node.as_deref(), Some("loop/body/y"));
-    // One of edges alone is told as before.
+    // A circle of edges alone keeps its plain message.
     let (message, _) = said(|g, x| {
         let y = grown(g, "y", &x);
         let z = copied(g, "z", &y);
@@ -63,7 +63,7 @@ fn a_circle_that_take_closes_names_who_takes_and_who_reads() {
 
 #[test]
 fn a_state_that_cannot_be_taken_is_named_with_what_it_was_given() {
-    // Seen to fail with bare names: which of two nodes named 'step' was meant, nobody could tell.
+    // Seen to fail with bare names: two nodes named 'step' could not be told apart.
     let read = "only reads what the state begins with: give that to it as `take(&value)` (in JSON, \"take\": true)";
     let inner = said(|g, x| {
         g.repeat("outer", &x, times(2), |b, x| {

@@ -49,7 +49,7 @@ fn piecewise(g: &mut Graph, name: &'static str, x: &Value<f64>) -> Value<f64> {
         .join()
 }
 
-/// Adds a node that counts on, with a suspension in it.
+/// Adds a node that adds one, and suspends once.
 fn counted(g: &mut Graph, name: &'static str, x: &Value<u64>) -> Value<u64> {
     g.future(name, take(x), async |x: u64| Ok(suspended(x).await + 1))
 }

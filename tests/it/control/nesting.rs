@@ -1,4 +1,4 @@
-//! Graphs in graphs in graphs: everything about them works on a small stack.
+//! Deeply nested graphs: every operation on them works with a small stack.
 
 use std::thread;
 
@@ -22,7 +22,7 @@ fn nest(g: &mut Graph, x: Value<u64>, depth: usize) -> Value<u64> {
     }
 }
 
-/// Closures in closures need a stack to build a graph of this depth; nothing else does.
+/// Nested closures need a large stack to build a graph of this depth; no other code does.
 fn nested(depth: usize) -> Graph {
     let build = move || {
         let mut g = Graph::new();
@@ -44,7 +44,7 @@ fn result(exec: &Executor, plan: &Plan) -> u64 {
 
 #[test]
 fn sixty_four_levels_run_one_at_a_time() {
-    // Places among the runs in flight are not used up by what runs inside.
+    // Inner graphs use no places among the runs in flight.
     let plan = nested(64).compile_with(&Single).unwrap();
     assert_eq!(plan.schedule().inner().len(), 64);
     for workers in [0, 1, 2, 8] {

@@ -1,4 +1,4 @@
-//! What the futures of nodes say that never ran.
+//! The results of futures of nodes that never ran.
 
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Poll, Wake, Waker};
@@ -11,8 +11,8 @@ use anabranch::{Error, Executor, Graph, Inputs, Plan, Result, Run, inputs};
 use super::many_executors;
 use crate::support::{block_on, plan, poll_once, poll_with, until};
 
-/// A branch over two arms, that takes the one of the input `which`, or none; a loop of `count` iterations
-/// around another branch beside it; and a loop of none.
+/// A branch over two arms, which takes the arm of the input `which`, or none. Beside it, a loop of `count`
+/// iterations around another branch, and a loop without iterations.
 fn branches(count: u64) -> Plan {
     let mut g = Graph::new();
     let (which, x) = (g.input::<Option<usize>>("which"), g.input::<u64>("x"));
@@ -39,7 +39,7 @@ fn run(exec: &Executor, plan: &Plan, which: Option<usize>) -> Run {
     exec.run(plan, inputs! { "which" => which, "x" => 1_u64 })
 }
 
-/// Asserts what is said of a node that was not taken.
+/// Asserts that `result` is the error for a node that was not taken.
 fn assert_not_taken(result: Result<()>, node: &str, why: &str) {
     let error = result.expect_err(node);
     let hint = "if it need not run, check `Error::is_not_taken`, or await the loop or branch";
@@ -47,7 +47,7 @@ fn assert_not_taken(result: Result<()>, node: &str, why: &str) {
     assert!(error.is_not_taken() && !error.is_skipped() && error.node() == Some(node));
 }
 
-/// Each of these is asked before the run begins, and again when it is over.
+/// Checks the futures of nodes that are made before the run begins, and those that are made after its end.
 fn ask(exec: &Executor, plan: &Plan, which: Option<usize>, check: impl Fn(&dyn Fn(&str) -> Result<()>)) {
     let mut run = run(exec, plan, which);
     let nodes = [
@@ -107,7 +107,7 @@ fn one_iteration_is_enough() {
     }
 }
 
-/// Two branches, one of which is behind a node that fails, and one beside it.
+/// Two branches: one depends on a node that fails, the other does not.
 fn failing() -> Plan {
     let mut g = Graph::new();
     let x = g.input::<u64>("x");
@@ -152,7 +152,7 @@ fn in_a_cancelled_run_it_is_cancelled() {
     assert!(block_on(Executor::inline().run(&plan, Inputs::new()).node("sum")).is_err());
 }
 
-/// Runs what it has when it is woken.
+/// A waker that runs a closure when it is woken.
 struct Then(Mutex<Option<Box<dyn FnOnce() + Send>>>);
 
 impl Wake for Then {
@@ -162,8 +162,8 @@ impl Wake for Then {
     }
 }
 
-/// A branch of two arms, in one program each: a task that waits for `may_end`; or "early", and behind it a
-/// task that signals its begin and waits for `may_end`.
+/// A branch of two arms, each in one program. One has a task that waits for `may_end`. The other has "early",
+/// and then a task that signals its start and waits for `may_end`.
 fn two_arms(begin: mpsc::Sender<()>, may_end: [mpsc::Receiver<()>; 2]) -> Plan {
     let [first, second] = may_end.map(Mutex::new);
     let mut g = Graph::new();

@@ -1,5 +1,5 @@
-//! Random programs of loops and branches in each other: as nodes they give what they give when they are
-//! evaluated one after the other.
+//! Random programs of nested loops and branches: as nodes they give the same results as a sequential
+//! evaluation.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use anabranch::{Executor, Graph, Plan, Value, inputs};
 use super::suspended;
 use crate::support::{Dice, block_on, executors, value_of};
 
-/// A statement: it makes values of those before it, which are numbered; inner statements see those around
-/// them.
+/// A statement: it makes values from earlier values, which are numbered. Inner statements see the values
+/// around them.
 enum Statement {
     Combine { of: [usize; 2], is_async: bool },
     Repeat { states: [usize; 2], iterations: u64, has_condition: bool, body: Inner },
@@ -35,7 +35,7 @@ fn goes_on(count: f64, iterations: u64) -> bool {
     count < iterations as f64
 }
 
-/// Makes statements behind `known` values. Loops and branches are drawn while there is `depth` left.
+/// Makes statements after `known` values. Loops and branches are drawn while `depth` is not used up.
 fn statements(dice: &mut Dice, known: usize, depth: usize) -> (Vec<Statement>, usize) {
     let mut known = known;
     let count = 1 + dice.below(4);
@@ -63,7 +63,7 @@ fn statements(dice: &mut Dice, known: usize, depth: usize) -> (Vec<Statement>, u
 
 fn inner(dice: &mut Dice, known: usize, depth: usize) -> Inner {
     let (statements, known) = statements(dice, known, depth);
-    // One more is there by then: all that was made, together.
+    // There is one more value by then, which combines all values made.
     Inner { statements, gives: [dice.below(known + 1), dice.below(known + 1)] }
 }
 
@@ -156,7 +156,7 @@ fn build_inner(g: &mut Graph, inner: &Inner, around: &[Value<f64>], states: &[Va
     (values[inner.gives[0]], values[inner.gives[1]])
 }
 
-/// Returns the program of a seed as a plan, and what it gives.
+/// Returns the program of a seed as a plan, and its result.
 fn program(seed: u64) -> (Plan, f64) {
     let mut dice = Dice::new(seed);
     let (statements, _) = statements(&mut dice, 2, 3);
@@ -174,8 +174,8 @@ fn program(seed: u64) -> (Plan, f64) {
 
 #[test]
 fn random_programs_give_what_they_give_by_hand() {
-    // Seen to fail with states that are moved one after the other, and with a value from around that is moved
-    // out of there.
+    // Seen to fail with states that are moved one after the other, and with an outer value that is moved out
+    // of its place.
     let executors = executors();
     for seed in 0..300 {
         let (plan, expected) = program(seed);

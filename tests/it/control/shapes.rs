@@ -8,7 +8,7 @@ use anabranch::plan::Span;
 use anabranch::policy::Single;
 use anabranch::sim::{Order, Simulation, Slots};
 
-/// A node that costs something.
+/// A node with a cost.
 fn node(shape: &mut Shape, name: &'static str, cost_us: f64) -> anabranch::graph::NodeId {
     let node = shape.node(name, Backend::Gpu);
     shape.nodes_mut()[node.index()].cost_us = cost_us;
@@ -27,8 +27,8 @@ fn control(shape: &mut Shape, name: &'static str, control: Control) -> anabranch
     node
 }
 
-/// `a`, then five times (a condition, and two nodes beside each other of which one is followed by a branch),
-/// then `z`.
+/// `a`, then five times (a condition, and two nodes side by side, one of which is followed by a branch), then
+/// `z`.
 fn shape() -> Shape {
     let mut body = Shape::new();
     let (left, right) = (node(&mut body, "left", 2.0), node(&mut body, "right", 3.0));
@@ -51,7 +51,7 @@ fn shape() -> Shape {
 
 #[test]
 fn a_control_takes_what_its_graphs_take() {
-    // Seen to fail with a condition that is asked once for each iteration.
+    // Seen to fail with a condition that is evaluated once for each iteration.
     let schedule = shape().schedule().unwrap();
     let expected = 4.0 + 5.0 * (3.0 + 0.5 + 1.0) + 6.0 * 1.5 + 2.0;
     let simulated = |simulation: Simulation| simulation.run().unwrap().makespan_us();

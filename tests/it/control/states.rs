@@ -1,4 +1,4 @@
-//! States: who has them when, and that each value is dropped once.
+//! States: which node owns them at which time, and that each value is dropped once.
 
 use anabranch::graph::times;
 #[cfg(feature = "json")]
@@ -11,7 +11,7 @@ use anabranch::{Name, Result};
 use super::many_executors;
 use crate::support::{Counted, Tally, block_on, executors, plan, poll_once, until, value_of};
 
-/// Adds a node that makes a counted value of another.
+/// Adds a node that makes a counted value from another.
 fn next(g: &mut Graph, name: &'static str, tally: &Tally, x: &Value<Counted>) -> Value<Counted> {
     let tally = tally.clone();
     g.task(name, x, move |x: &Counted| tally.value(x.get() + 1))
@@ -125,7 +125,7 @@ fn a_state_that_nobody_reads_is_dropped() {
 
 #[test]
 fn a_dropped_loop_drops_its_values_once_after_any_number_of_polls() {
-    // Seen to fail with controls that are not among what a run drops.
+    // Seen to fail with controls that are not dropped by a run.
     for workers in [0, 1, 2] {
         let exec = Executor::builder().workers(workers).build().unwrap();
         let tally = Tally::default();
@@ -196,8 +196,8 @@ fn a_captured_value_makes_one_edge() {
     assert_eq!(*value_of::<u64>(block_on(Executor::inline().run(&plan, Inputs::new())), "y"), 13);
 }
 
-/// Returns a loop of so many states as data: each is given the one behind it, the last what `double` makes
-/// of the first. All are taken into the loop, but for the last if `is_read`.
+/// Returns a loop of `count` states as data. Each state gets the value of the next one; the last gets the
+/// double of the first. All are taken into the loop, except the last if `is_read`.
 #[cfg(feature = "json")]
 fn shifted(states: usize, is_read: bool) -> Result<Plan> {
     let list = |item: &dyn Fn(usize) -> String| (0..states).map(item).collect::<Vec<_>>().join(",");
@@ -223,7 +223,8 @@ fn shifted(states: usize, is_read: bool) -> Result<Plan> {
 #[cfg(feature = "json")]
 #[test]
 fn a_loop_may_have_many_states() {
-    // Seen not to end within a minute when each state was searched for one that it is lost by.
+    // Seen not to end within a minute when, for each state, the others were searched for the one that loses
+    // it.
     let plan = shifted(5000, false).unwrap();
     assert_eq!(*value_of::<u64>(block_on(Executor::inline().run(&plan, Inputs::new())), "loop"), 1);
     let error = shifted(5000, true).unwrap_err().to_string();

@@ -1,5 +1,5 @@
-//! What must hold when runs on a device are dropped, forgotten, cancelled, or polled for nothing: what they
-//! held is freed once and not too early, and whoever comes next finds plan, executor and device as they were.
+//! Runs on a device that are dropped, forgotten, cancelled, or polled spuriously: their values are freed once
+//! and not too early, and later runs find the plan, the executor and the device unchanged.
 
 use std::any::Any;
 use std::mem::ManuallyDrop;
@@ -15,12 +15,12 @@ use anabranch_soft_cuda::{Device, Which};
 use super::{Gpu, adding, download, filling, upload, uploaded, wait_for_worker};
 use crate::support::{Alarm, Counted, Deed, Tally, block_on, hooked, plan, poll_once, poll_with, until, value_of};
 
-/// How often the async node of the twenty is polled in vain.
+/// The number of pending polls of the async node of the twenty.
 const TURNS: usize = 6;
-/// What the twenty nodes come to.
+/// The result of the twenty nodes.
 const RIGHT: f32 = 70.0;
 
-/// Where a host node stands until it is let go.
+/// A gate at which a host node waits until it is opened.
 #[derive(Default)]
 struct Gate {
     is_shut: AtomicBool,
@@ -34,8 +34,8 @@ impl Gate {
     }
 }
 
-/// Twenty nodes: kernels on several streams before and behind host nodes, one of them async, and a buffer
-/// that is read and then taken.
+/// Twenty nodes: kernels on several streams before and after host nodes, one of them async, and a buffer that
+/// is read and then taken.
 fn twenty(gate: &Arc<Gate>) -> Plan {
     let (gate, mut g) = (gate.clone(), Graph::new());
     let (x, tag) = (g.input::<Vec<f32>>("x"), g.input::<Counted>("tag"));
@@ -51,7 +51,7 @@ fn twenty(gate: &Arc<Gate>) -> Plan {
         gate.pass();
         x.iter().map(|x| x + tag.get() as f32).collect::<Vec<f32>>()
     });
-    // So that a host node makes work of the device wait for which it makes no value.
+    // The device's work waits for a host node that makes no value for it.
     g.order(&eight, &five);
     let fourteen = g.task("fourteen", &down, |x: &HostBuffer<f32>| x.iter().map(|x| x * 2.0).collect::<Vec<f32>>());
     let later = g.future("later", (&eight, &tag), async |x: Arc<Vec<f32>>, tag: Arc<Counted>| {
@@ -91,8 +91,8 @@ impl Fixture {
         fixture
     }
 
-    /// One that launches the plan's segments as CUDA graphs, which it has built already, and one that makes
-    /// every call.
+    /// Returns one that launches the plan's segments as CUDA graphs, which are already built, and one that
+    /// makes every call.
     fn both() -> [Self; 2] {
         let both = [Self::new(|gpu| gpu.executor(1)), Self::new(|gpu| gpu.executor_of_calls(1))];
         let graphs = both.each_ref().map(|fixture| fixture.device().calls_of("cuGraphLaunch"));
@@ -112,7 +112,7 @@ impl Fixture {
         self.exec.run(&self.plan, self.inputs())
     }
 
-    /// Checks that nothing is left of any run, and that the plan still runs.
+    /// Checks that no run has left values or work, and that the plan still runs.
     fn is_as_before(&self) {
         until(|| self.tally.alive() == 0 && self.exec.in_limbo() == 0 && self.exec.in_flight() == 0);
         until(|| self.device().counters().allocations == 0);
@@ -128,13 +128,13 @@ impl Fixture {
     }
 }
 
-/// How often a device was asked for work, by whatever call.
+/// Returns the number of work items given to a device, by any call.
 fn work(gpu: &Gpu) -> u64 {
     let is_work = |call: &str| ["cuLaunch", "cuGraphLaunch", "cuMemcpy", "cuMemset"].iter().any(|kind| call.starts_with(kind));
     gpu.device.calls().iter().filter(|(call, _)| is_work(call)).map(|(_, count)| count).sum()
 }
 
-/// Polls a run so often, each time when it was woken, and drops it. Returns true if it was over before.
+/// Polls a run `polls` times, each time after a wake, and drops it. Returns true if it ended before.
 fn drop_after(mut run: Run, polls: usize) -> bool {
     let (alarm, waker) = Alarm::new();
     (0..polls).any(|_| {
@@ -147,7 +147,7 @@ fn drop_after(mut run: Run, polls: usize) -> bool {
 
 #[test]
 fn a_run_may_be_dropped_after_any_poll() {
-    // Seen to fail with recordings that do not say when their memory was used last, and to hang with a cancel
+    // Seen to fail with recordings that do not report the last use of their memory, and to hang with a cancel
     // that leaves async nodes alone.
     for fixture in Fixture::both() {
         fixture.device().delay_every_operation(Duration::from_micros(100));
@@ -163,7 +163,8 @@ fn a_run_may_be_dropped_after_any_poll() {
 
 #[test]
 fn a_run_may_be_dropped_whatever_its_device_is_at() {
-    // Seen to fail as above, and where a run's end collected before the run itself was gone.
+    // Seen to fail with recordings that do not report the last use of their memory, and with a run's end that
+    // collected memory before the run itself was dropped.
     for fixture in Fixture::both() {
         let (device, mut kept) = (fixture.device(), 0);
         for operation in 1.. {
@@ -205,8 +206,8 @@ fn a_run_that_is_never_polled_submits_nothing() {
 
 #[test]
 fn no_work_is_submitted_after_a_cancel() {
-    // Seen to fail with a verdict that does not look for a cancel, and where what the cancelled run held was
-    // freed with the next submission only.
+    // Seen to fail with a verdict that does not look for a cancel, and when the values of the cancelled run
+    // were freed only at the next submission.
     for fixture in Fixture::both() {
         fixture.gate.is_shut.store(true, SeqCst);
         let arrivals = fixture.gate.arrivals.load(SeqCst);
@@ -225,7 +226,7 @@ fn no_work_is_submitted_after_a_cancel() {
 
 #[test]
 fn a_cancel_after_the_end_keeps_the_result() {
-    // Seen to fail with a cancel that comes after DONE and a verdict that is read when it is asked for.
+    // Seen to fail with a cancel after DONE and a verdict that is read only on request.
     for fixture in Fixture::both() {
         let run = fixture.start();
         block_on(run.node("out")).unwrap();
@@ -243,7 +244,7 @@ fn cancel_completion_and_drop_have_one_winner() {
     for fixture in Fixture::both() {
         for round in 0..60 {
             let device = fixture.device();
-            // The last copies: what is left is to hear of them, and a host node.
+            // The last copies. After them, the run only has to learn of their end, and to run a host node.
             device.stall_operation(Which::Copy, 5 + round % 2);
             let mut run = fixture.start();
             let (mut later, canceller, all) = (run.node("later"), run.canceller(), Barrier::new(3));
@@ -269,7 +270,7 @@ fn cancel_completion_and_drop_have_one_winner() {
     }
 }
 
-/// What a node may cancel its own run with.
+/// The canceller with which a node may cancel its own run.
 type Own = Arc<Mutex<Option<Canceller>>>;
 
 /// A segment of five nodes: the third cancels the run, the last two count that they are called.
@@ -321,7 +322,7 @@ fn a_body_that_cancels_its_run_is_the_last_of_its_segment_which_is_not_submitted
     }
 }
 
-/// A plan that ends on the device, so that it is the reactor who wakes whoever awaits it.
+/// A plan that ends on the device, so the reactor wakes the awaiting tasks.
 fn ends_there() -> Plan {
     let (mut g, _, up) = uploaded("up");
     let sum = g.try_kernel("sum", (&up, &up), adding());
@@ -330,13 +331,13 @@ fn ends_there() -> Plan {
     plan(&g)
 }
 
-/// Makes a run of a plan that ends on the device, which stands still at its kernel.
+/// Makes a run of a plan that ends on the device, and stalls the device at its kernel.
 fn stalled(gpu: &Gpu, exec: &Executor, plan: &Plan) -> Run {
     let issued = gpu.device.counters().issued;
     gpu.device.stall_operation(Which::Kernel, 1);
     let mut run = exec.run(plan, inputs! { "x" => vec![1.0_f32] });
     until(|| poll_once(&mut run).is_pending() && gpu.device.counters().issued >= issued + 3);
-    // So that all of it is submitted, and registered with the reactor.
+    // Then all of it is submitted, and registered with the reactor.
     wait_for_worker(exec);
     run
 }
@@ -426,7 +427,7 @@ fn a_waker_that_the_reactor_wakes_may_submit_cancel_and_drop_runs() {
     gpu.is_clean();
 }
 
-/// Forgets a value as `mem::forget` does, but where LeakSanitizer finds it, to whom the leak is no news.
+/// Forgets a value like `mem::forget`, but keeps it reachable, so that LeakSanitizer does not report it.
 fn forget(value: impl Send + 'static) {
     static FORGOTTEN: Mutex<Vec<Box<dyn Any + Send>>> = Mutex::new(Vec::new());
     FORGOTTEN.lock().unwrap().push(Box::new(ManuallyDrop::new(value)));
@@ -440,7 +441,7 @@ fn what_is_forgotten_leaks_and_harms_nobody() {
         for kernel in 1..=9 {
             gpu.device.stall_operation(Which::Kernel, kernel);
             let (other, issued) = (gpu.executor(1), gpu.device.counters().issued);
-            // In boxes, which are freed: nobody may have kept an address.
+            // In boxes, which are freed: no other thread may keep an address.
             let (mut run, mut first) = (Box::new(fixture.start()), Box::new(exec.run(plan, fixture.inputs())));
             let (mut node, mut idle, mut shutdown) = (Box::new(run.node("e")), Box::new(exec.idle()), Box::new(other.shutdown()));
             until(|| {
@@ -460,7 +461,7 @@ fn what_is_forgotten_leaks_and_harms_nobody() {
 
 #[test]
 fn a_forgotten_output_keeps_its_memory_and_nobody_elses() {
-    // Seen to fail with memory that is given back when the work on it is over, whoever has it.
+    // Seen to fail with memory that is given back at the end of the work on it, even if it has an owner.
     let (mut g, _, up) = uploaded("up");
     let sum = g.try_kernel("sum", (&up, &up), adding());
     let down = g.try_kernel("down", &sum, download);

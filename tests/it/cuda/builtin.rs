@@ -1,6 +1,6 @@
-//! The built-in kernels on a GPU: what the host gives, bit for bit, and a thread for every element. The
-//! driver runs the tests' own code, thread by thread, so this is about launches and parameters; the CUDA C
-//! itself is compiled by `.ci/nvrtc`, and runs on real GPUs only.
+//! The built-in kernels on a GPU: the same results as on the host, bit for bit, with a thread for every
+//! element. The driver runs the tests' own code, thread by thread, so these tests check launches and
+//! parameters. `.ci/nvrtc` compiles the CUDA C itself, which runs on real GPUs only.
 
 use std::mem;
 use std::sync::Once;
@@ -14,8 +14,8 @@ use crate::builtin::{
     tent,
 };
 
-/// Calls `thread` with the number of each thread of a launch in one direction. One too many is one out of
-/// bounds.
+/// Calls `thread` with the number of each thread of a one-dimensional launch. A superfluous thread would
+/// access elements out of bounds.
 fn each_thread(launch: &Launch<'_>, mut thread: impl FnMut(usize)) {
     let [blocks, threads] = [launch.grid, launch.block].map(|[x, y, z]| {
         assert_eq!([y, z], [1, 1]);
@@ -31,30 +31,30 @@ const AFFINE: Param = Param::scalar::<[f32; 2]>();
 
 /// Returns a parameter that is a length.
 fn length(launch: &Launch<'_>, param: usize) -> usize {
-    // SAFETY: registered as a u64.
+    // SAFETY: the parameter is registered as a u64.
     unsafe { launch.scalar::<u64>(param) as usize }
 }
 
 /// Returns a parameter that is a number.
 fn number(launch: &Launch<'_>, param: usize) -> usize {
-    // SAFETY: registered as a u32.
+    // SAFETY: the parameter is registered as a u32.
     unsafe { launch.scalar::<u32>(param) as usize }
 }
 
 fn float(launch: &Launch<'_>, param: usize) -> f32 {
-    // SAFETY: registered as an f32.
+    // SAFETY: the parameter is registered as an f32.
     unsafe { launch.scalar::<f32>(param) }
 }
 
-/// Returns a parameter that is a buffer. Of no elements it may have any address.
+/// Returns a parameter that is a buffer. An empty buffer may have any address.
 #[allow(clippy::mut_from_ref, reason = "the memory is the device's, not the launch's")]
 fn buffer<'a, T>(launch: &'a Launch<'_>, param: usize, len: usize) -> &'a mut [T] {
-    // SAFETY: the launches of these tests pass buffers of these lengths, or the comparison with the host
-    // finds it.
+    // SAFETY: the launches of these tests pass buffers of these lengths. The comparison with the host checks
+    // them.
     unsafe { launch.slice::<T>(param, len) }
 }
 
-/// Makes the driver know the kernels.
+/// Registers the kernels with the driver.
 pub(super) fn register() {
     static DONE: Once = Once::new();
     DONE.call_once(|| {
@@ -86,7 +86,7 @@ fn register_normalise() {
         let (pixels, out) = (buffer::<u8>(launch, 0, 3 * n), buffer::<f32>(launch, 1, 3 * n));
         each_thread(launch, |i| {
             for channel in (0..3).filter(|_| i < n) {
-                // SAFETY: registered as two floats.
+                // SAFETY: the parameter is registered as two floats.
                 let [scale, bias] = unsafe { launch.scalar::<[f32; 2]>(3 + channel) };
                 let product = f32::from(pixels[3 * i + channel]) * scale;
                 out[channel * n + i] = product + bias;

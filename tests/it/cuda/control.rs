@@ -20,7 +20,7 @@ fn first(g: &mut Graph, x: &Value<Buffer<f32>>) -> Value<HostBuffer<f32>> {
     g.try_kernel("down", x, download)
 }
 
-/// `(a, b) ← (b, a + b)`, until `b` is above 1000, which the host sees.
+/// `(a, b) ← (b, a + b)`, until `b` is above 1000. The host evaluates the condition.
 fn fibonacci() -> Plan {
     let (mut g, _, up) = uploaded("up");
     let (_, last) = g.repeat(
@@ -93,12 +93,12 @@ fn controls_in_each_other_run_kernels_on_several_streams() {
 
 #[test]
 fn an_iteration_with_events_leaves_none_behind() {
-    // Seen to fail with events that the next iteration does not give back.
+    // Seen to fail with events that the next iteration does not release.
     let gpu = Gpu::new();
     let exec = gpu.executor(2);
     let (mut g, _, up) = uploaded("up");
-    // A host node stands between two segments of the body; the second of them waits on the device for a
-    // third, of which no host hears.
+    // A host node separates two segments of the body. The second of them waits on the device for a third,
+    // whose end is not reported to the host.
     let last = g.repeat("loop", &up, times(20), |b, x| {
         let y = sum(b, "double", &x, &x);
         let down = first(b, &y);
@@ -145,7 +145,7 @@ fn a_body_is_a_cuda_graph_from_its_second_iteration_on() {
 #[cfg(feature = "json")]
 #[test]
 fn a_loop_from_a_file_that_takes_its_buffer_needs_no_other() {
-    // There is memory for one buffer. Seen to fail with states that are read, whatever the file says:
+    // There is memory for one buffer. Seen to fail with states that are read, regardless of the file:
     // `compile` refused it.
     let shape = anabranch::graph::Shape::from_json(
         r#"{"nodes": [{"name": "x", "backend": "cpu"}, {"name": "up", "backend": "gpu", "inputs": [{"node": "x"}]},
@@ -179,7 +179,7 @@ fn a_device_that_is_lost_in_a_loop_ends_the_run() {
         let run = exec.run(&plan, inputs! { "x" => vec![1.0f32; 8] });
         let (looped, inner) = (run.node("fibonacci"), run.node("fibonacci/body/next"));
         let error = block_on(run).map(|_| ()).err();
-        // What the last operations were may be seen by nobody.
+        // A loss at one of the last operations may not be observed.
         assert!(error.as_ref().is_none_or(|error| error.is_device_lost()), "operation {operation}: {error:?}");
         assert!(error.is_some() || operation > 40, "operation {operation}");
         let _ = (block_on(looped), block_on(inner));
@@ -220,7 +220,7 @@ fn a_loop_on_a_device_is_cancelled_and_leaves_nothing() {
 
 #[test]
 fn an_inner_graph_goes_on_on_the_stream_of_its_control() {
-    // Seen to fail with streams of inner graphs that are counted on.
+    // Seen to fail with streams of inner graphs that are numbered after those of the outer graph.
     let gpu = Gpu::new();
     let timeline = Arc::new(Timeline::new(1000));
     let exec = Executor::builder().workers(1).cuda(&[gpu.device.ordinal() as u32]).observer(timeline.clone()).build().unwrap();

@@ -1,4 +1,4 @@
-//! Several devices in one graph, and libraries that enqueue on a node's stream by themselves.
+//! Several devices in one graph, and libraries that enqueue work on a node's stream.
 
 use anabranch::{Buffer, DeviceStream, Executor, Graph, HostBuffer, Inputs, Plan, Value, inputs};
 use anabranch_soft_cuda::Which;
@@ -21,7 +21,7 @@ fn of_both(gpus: [&Gpu; 2]) -> Executor {
     Executor::builder().workers(2).cuda(&gpus.map(|gpu| gpu.device.ordinal() as u32)).build().unwrap()
 }
 
-/// Sums on two devices; what was made on the other one is fetched first.
+/// Sums on two devices. Buffers of the other device are fetched first.
 fn random(seed: u64) -> Graph {
     let (mut g, mut dice) = (Graph::new(), Dice::new(seed));
     let x = g.input::<Vec<f32>>("x");
@@ -130,7 +130,7 @@ fn a_library_enqueues_on_the_stream_of_its_node() {
         let mut y = s.alloc::<u8>(x.len())?;
         let raw = s.raw().ok_or("a CUDA device is needed")?;
         let (_, address) = (raw.read(x)?, raw.write(&mut y)?);
-        // SAFETY: the buffer has as many bytes.
+        // SAFETY: the buffer has this number of bytes.
         unsafe { cudarc::driver::result::memset_d8_async(address, 7, y.len(), raw.stream().cu_stream())? };
         Ok(y)
     });

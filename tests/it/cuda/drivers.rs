@@ -1,5 +1,5 @@
-//! What is said where there is no driver, or one that will not do. A driver is loaded once per process, so
-//! each test has a process of its own.
+//! The errors without a driver, or with an unsuitable one. A driver is loaded once per process, so each test
+//! has a process of its own.
 
 use anabranch::Executor;
 use anabranch_soft_cuda::{Client, Code};
@@ -51,8 +51,8 @@ fn a_code_that_nobody_knows_is_an_error_like_others() {
     });
 }
 
-/// Every call that opening and closing makes, each in turn. Seen to fail (the process aborts) with a stream
-/// that cudarc destroys.
+/// Fails each call of opening and closing in turn. Seen to fail (the process aborts) with a stream that
+/// cudarc destroys.
 #[test]
 fn a_code_that_nobody_knows_never_ends_the_process() {
     alone("cuda::drivers::a_code_that_nobody_knows_never_ends_the_process", || {
@@ -90,7 +90,7 @@ fn a_device_without_stream_ordered_memory_is_refused() {
     });
 }
 
-/// Says which device the example `thumbnails` takes, or why none.
+/// Returns the device that the example `thumbnails` takes, or the reason why it takes none.
 fn taken(device: Device) -> String {
     device.executor(|| Executor::builder().workers(1)).map_or_else(|error| error.to_string(), |(_, said)| said)
 }

@@ -1,4 +1,5 @@
-//! What happens when the driver or the device fails: an error, no hang, and the next run is right.
+//! Failures of the driver and of the device: the run ends with an error, does not hang, and the next run is
+//! right.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,7 @@ use futures::future::join;
 use super::{Gpu, adding, download, filling, output_by_host, uploaded};
 use crate::support::{block_on, plan, value_of};
 
-/// Thirty nodes on several streams: doubles `x` as often as it takes, on two ways, and adds them.
+/// Thirty nodes on several streams: two chains double `x` repeatedly, and their results are added.
 fn thirty() -> Plan {
     let (mut g, _, up) = uploaded("up");
     let ways = ["left", "right"]
@@ -35,8 +36,8 @@ fn a_fatal_error_at_any_operation_of_graphs_ends_every_run_on_the_device_and_bla
     lose_at_every_operation(2);
 }
 
-/// Runs two runs side by side on a device that is lost at each operation in turn, after so many runs that are
-/// well.
+/// Runs two runs side by side on a device that is lost at each operation in turn, after `warm` successful
+/// runs.
 fn lose_at_every_operation(warm: usize) {
     let plan = thirty();
     let mut slowest = Duration::ZERO;
@@ -95,7 +96,7 @@ fn a_fault_that_is_not_fatal_fails_its_run_and_the_device_goes_on() {
     gpu.is_clean();
 }
 
-/// A chain of fills that are more than a lane takes at once; the first stands still.
+/// A chain of fills, more than a lane accepts at once. The first is stalled.
 fn long() -> Plan {
     let (mut g, _, up) = uploaded("up");
     let last = (0..1500).fold(up, |last, node| g.try_kernel(node.to_string(), anabranch::take(&last), filling(node as f32)));
@@ -103,7 +104,7 @@ fn long() -> Plan {
     plan(&g)
 }
 
-// Seen to fail (never to end) with a backlog that does not look whether the device is lost.
+// Seen to fail (never to end) with a backlog that does not check whether the device is lost.
 #[test]
 fn a_run_that_waits_for_room_ends_when_its_device_is_lost() {
     let (gpu, plan) = (Gpu::new(), long());
@@ -126,7 +127,7 @@ fn a_run_that_waits_for_room_ends_when_its_lane_has_a_fault() {
     gpu.device.stall_operation(Which::Any, 3);
     let mut failing = run(&exec, &plan);
     assert!(crate::support::poll_once(&mut failing).is_pending());
-    // Two segments are submitted; the third when it has heard of the fault, without its nodes.
+    // Two segments are submitted. The third is submitted without its nodes, after the fault is known.
     crate::support::until(|| gpu.device.calls_of("cuStreamWriteValue64_v2") > 2);
     gpu.device.clear_faults();
     let error = block_on(failing).unwrap_err();
@@ -203,7 +204,7 @@ fn out_of_memory_says_how_much_was_asked_for() {
 
 #[test]
 fn a_call_that_the_driver_refuses_fails_its_run_only() {
-    // Seen to fail where a launch that is refused is taken for done.
+    // Seen to fail if a refused launch counts as done.
     let plan = thirty();
     let calls = [
         "cuLaunchKernel",
@@ -236,8 +237,8 @@ fn a_call_that_the_driver_refuses_fails_its_run_only() {
             gpu.device.clear_faults();
             is_right();
             drop(exec);
-            // What the driver refuses to free nobody can; memory is freed after a run's end, so there is no
-            // telling whether it did.
+            // If the driver refuses to free memory, the memory leaks. Memory is freed after a run's end, so
+            // the test cannot know whether the driver has refused.
             if call != "cuMemFreeAsync" {
                 gpu.is_clean();
             }
@@ -260,7 +261,7 @@ fn dropping_a_run_does_not_wait_for_a_device_that_stands_still() {
         drop(run);
         quickest = quickest.min(started.elapsed());
         assert_eq!(exec.in_limbo(), 1, "its memory is kept");
-        // Also where the stream has not come that far yet.
+        // Also if the stream has not reached the operation yet.
         gpu.device.clear_faults();
         crate::support::until(|| exec.in_limbo() == 0);
     }
@@ -318,7 +319,7 @@ fn runs_end_when_their_executor_is_dropped_and_the_device_has_let_go() {
     gpu.device.release_stall();
     let [first, second] = runs.map(block_on);
     assert!(first.unwrap_err().is_shut_down());
-    // No kernel of it stands still, so it may have been quicker.
+    // None of its kernels is stalled, so it may have ended before.
     match second {
         Ok(mut outputs) => assert_eq!(*outputs.take::<f32>("out").unwrap(), RIGHT),
         Err(error) => assert!(error.is_shut_down(), "{error:?}"),

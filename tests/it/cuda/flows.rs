@@ -1,4 +1,5 @@
-//! Flows whose work is on a GPU: loops over kernels and over graphs of kernels, bit-equal to the host.
+//! Flows with work on a GPU: loops over kernels and over graphs of kernels, with the same bits as on the
+//! host.
 
 use std::time::{Duration, Instant};
 
@@ -30,7 +31,7 @@ fn sum(f: &Flow, x: &Var<Buffer<f32>>) -> Var<HostBuffer<f32>> {
     })
 }
 
-/// Shrinks until little is left; and how often.
+/// Shrinks `x` until it is below `least`. Returns the result and the number of steps.
 async fn until_small(f: &Flow, mut x: Var<Buffer<f32>>, least: f32) -> Result<(f32, u32)> {
     for turn in 0.. {
         let left = f.get(&sum(f, &x)).await?[0];
@@ -42,7 +43,7 @@ async fn until_small(f: &Flow, mut x: Var<Buffer<f32>>, least: f32) -> Result<(f
     unreachable!("it gets smaller and smaller")
 }
 
-/// Two loops side by side on the same start, one of which calls a graph; then a branch.
+/// Two loops side by side from the same start, one of which calls a graph; then a branch.
 async fn program(f: &Flow) -> Result<Vec<f32>> {
     let half = Function::with_policy("half", &Single, |g: &mut Graph, x: Value<Buffer<f32>>| {
         let half = g.try_kernel("half", &x, |s: &mut DeviceStream, x: &Buffer<f32>| Ok(kernels::scale_add(s, 0.25, x, 0.25, x)?));
@@ -104,7 +105,7 @@ fn a_body_updates_its_state_in_place() {
         f.get(&sum(f, &x)).await
     }));
     assert_eq!(filled.unwrap()[0], 64.0 * 19.0);
-    // One for what is uploaded, and those of the sum.
+    // One allocation for the upload, and those of the sum.
     assert!(gpu.device.calls_of("cuMemAllocAsync") <= 4, "{}", gpu.device.calls_of("cuMemAllocAsync"));
     drop(exec);
     gpu.is_clean();
@@ -180,7 +181,7 @@ fn graphs_of_kernels_that_follow_each_other_never_visit_the_host() {
         f.get(&sum(f, &x)).await
     });
     let mut flow = Box::pin(flow);
-    // Four kernels a call, and those of the sum; though none is done.
+    // Four kernels for each call, and those of the sum, although none has ended.
     until(|| poll_once(&mut flow).is_pending() && gpu.device.calls_of("cuLaunchKernel") > 12);
     until(|| gpu.device.counters().stalled == 1);
     gpu.device.release_stall();
@@ -198,7 +199,7 @@ fn a_node_of_a_called_graph_that_fails_is_named() {
             let x = up(f, &f.value("x", vec![1.0; 8]));
             let six = f.call(&sixfold(Some(node)), &x);
             let failed = f.get(&sum(f, &six)).await.unwrap_err();
-            // What the graph has read is as it was.
+            // The value that the graph has read is unchanged.
             assert_eq!(f.get(&sum(f, &x)).await?[0], 8.0);
             Err::<(), _>(failed)
         }));

@@ -1,5 +1,5 @@
-//! Graphs of sums on a device, whose results are the same bits on every device. For the software driver, and
-//! for real GPUs (`tests/cuda.rs`).
+//! Graphs of sums on a device, with the same bits on every device. Used with the software driver, and with
+//! real GPUs (`tests/cuda.rs`).
 
 use anabranch::device::{In, Out};
 use anabranch::device::{Kernel, Launch};
@@ -16,8 +16,8 @@ type Add = (In<f32>, In<f32>, Out<f32>, u32);
 
 /// `y = a + b`.
 pub(crate) fn add() -> Kernel<Add> {
-    // SAFETY: these are its parameters. A thread reads and writes the element of its own number below the
-    // length that it is launched with, which all three buffers have.
+    // SAFETY: the kernel has these parameters. A thread reads and writes the element of its own number, below
+    // the length of the launch, which all three buffers have.
     unsafe { Kernel::<Add>::ptx("add", include_str!("add.ptx")) }.twin(|_, (a, b, y, _)| add_on_host(a, b, y))
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn random(seed: u64, nodes: usize) -> Graph {
     g
 }
 
-/// Adds random sums: some of buffers on the device, some of vectors on the host, with the ways between.
+/// Adds random sums: some of buffers on the device, some of vectors on the host, with transfers between them.
 /// Returns the bits of all of them together.
 pub(crate) fn sums(g: &mut Graph, x: &Value<Vec<f32>>, seed: u64, nodes: usize) -> Value<Vec<u32>> {
     let mut dice = Dice::new(seed);

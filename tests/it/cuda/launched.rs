@@ -1,4 +1,4 @@
-//! What is launched how: CUDA graphs for work that comes again, and calls for everything else.
+//! The form of a launch: CUDA graphs for repeated work, and calls for all other work.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ fn observed(gpu: &Gpu) -> (Executor, Arc<Timeline>) {
 
 #[test]
 fn the_timeline_says_how_each_node_was_launched() {
-    // Seen to fail with all spans said to be calls.
+    // Seen to fail with all spans reported as calls.
     let gpu = Gpu::new();
     let (exec, timeline) = observed(&gpu);
     let plan = doubled();
@@ -71,7 +71,7 @@ fn the_same_again_is_one_call() {
     let gpu = Gpu::new();
     let n = anabranch_soft_cuda::Param::scalar::<u32>();
     super::DRIVER.register_kernel("nothing", &[n], |_| ());
-    // SAFETY: the software driver calls what is registered under this name, with this parameter.
+    // SAFETY: the software driver calls the function that is registered under this name, with this parameter.
     let kernel = unsafe { Kernel::<(u32,)>::ptx("nothing", ".visible .entry nothing() { ret; }") };
     let mut g = Graph::new();
     for node in 0..5 {
@@ -96,7 +96,7 @@ fn each_run_in_flight_has_a_graph_of_its_own() {
     let mut runs: Vec<_> = (0..12).map(|_| exec.run(&plan, inputs! { "x" => vec![1.0_f32] })).collect();
     runs.iter_mut().for_each(|run| assert!(poll_once(run).is_pending()));
     until(|| gpu.device.calls_of("cuGraphLaunch") == 13);
-    // Of twelve runs at most two have the lane that stands still.
+    // At most two of twelve runs have the stalled lane.
     let mut done = 0;
     until(|| {
         runs.retain_mut(|run| poll_once(run).is_pending());
@@ -113,12 +113,12 @@ fn each_run_in_flight_has_a_graph_of_its_own() {
 
 #[test]
 fn a_run_waits_for_no_graph_that_is_at_work_on_another_lane() {
-    // Seen to fail (as a run that never ends) when, of as many as lanes, the one is taken that has been at
-    // work for longest.
+    // Seen to fail (as a run that never ends) when, of as many graphs as lanes, the one that has been at work
+    // for longest is taken.
     let gpu = Gpu::new();
     let (exec, plan) = (gpu.executor(1), doubled());
     (0..2).for_each(|_| assert_eq!(run(&exec, &plan, &[1.0]), [16.0]));
-    // Lanes go by places, and there are eight: the last comes to that of the first.
+    // Lanes are chosen by places, and there are eight: the last run gets the lane of the first.
     let mut runs: Vec<_> = (0..9).map(|_| exec.try_run(&plan, inputs! { "x" => vec![1.0_f32] }).unwrap()).collect();
     let alone = runs.remove(7);
     // The first kernel of each graph's four.
@@ -160,7 +160,7 @@ fn a_kernel_that_does_something_else_every_time_is_launched_by_calls_and_then_as
             assert_eq!(graphs(), if turn == 0 { 0 } else { 3 * turn - 3 + fills });
         }
     }
-    // More than are remembered.
+    // More than the number that is remembered.
     for _ in 0..3 {
         (1..=9).for_each(|fills| assert_eq!(run(&exec, &plan, &[fills as f32]), [fills as f32 - 1.0]));
     }
@@ -170,7 +170,7 @@ fn a_kernel_that_does_something_else_every_time_is_launched_by_calls_and_then_as
 
 #[test]
 fn the_same_work_shared_out_in_another_way_is_another_graph() {
-    // Seen to fail (as a race) with recordings compared without where their parts end.
+    // Seen to fail (as a race) when recordings were compared without the ends of their parts.
     let gpu = Gpu::new();
     let mut g = Graph::new();
     let x = g.input::<Vec<f32>>("x");
@@ -212,8 +212,8 @@ fn how_many_graphs_are_kept_is_bounded() {
 
 #[test]
 fn memory_that_a_later_node_of_the_stream_may_have_is_not_allocated_again() {
-    // Seen to fail with a search that never finds any. One that asks for no stream is found by random graphs,
-    // as a race.
+    // Seen to fail with a search that never finds any. A search that does not compare streams is found by
+    // random graphs, as a race.
     let gpu = Gpu::new();
     let exec = gpu.executor(1);
     assert_eq!(run(&exec, &doubled(), &[1.0]), [16.0]);
@@ -232,7 +232,7 @@ fn a_library_amid_a_segment_finds_what_came_before_and_is_found_by_what_comes_af
         let mut y = s.alloc::<f32>(x.len())?;
         let raw = s.raw().ok_or("a CUDA device is needed")?;
         let (from, to) = (raw.read(x)?, raw.write(&mut y)?);
-        // SAFETY: both buffers have as many bytes.
+        // SAFETY: both buffers have this number of bytes.
         unsafe { cudarc::driver::result::memcpy_dtod_async(to, from, x.size_bytes(), raw.stream().cu_stream())? };
         Ok(y)
     });
@@ -246,7 +246,7 @@ fn a_library_amid_a_segment_finds_what_came_before_and_is_found_by_what_comes_af
     gpu.is_clean();
 }
 
-// Seen to fail with an end that destroys the streams that are lent.
+// Seen to fail with an end that destroys the lent streams.
 #[test]
 fn a_stream_that_a_library_keeps_outlives_its_executor() {
     let gpu = Gpu::new();
@@ -261,7 +261,7 @@ fn a_stream_that_a_library_keeps_outlives_its_executor() {
     let run = exec.run(&g.compile_with(&Single).unwrap(), inputs! { "x" => vec![1.0_f32] });
     let stream = value_of::<Arc<cudarc::driver::CudaStream>>(block_on(run), "stream");
     drop(exec);
-    // It, and the one that cudarc's context has.
+    // This stream, and the one of cudarc's context.
     until(|| gpu.device.counters().streams == 2);
     stream.synchronize().unwrap();
     drop(stream);
@@ -270,7 +270,7 @@ fn a_stream_that_a_library_keeps_outlives_its_executor() {
 
 #[test]
 fn what_is_refused_before_a_library_has_the_stream_fails_all_that_comes_after_and_needs_it() {
-    // Seen to fail with refusals that are told of one node only.
+    // Seen to fail with refusals that are reported for one node only.
     let gpu = Gpu::new();
     let (mut g, _, up) = uploaded("up");
     let bad = g.try_kernel("bad", (&up, &up), adding());
@@ -336,7 +336,7 @@ fn a_graph_that_the_driver_refuses_to_change_is_built_anew() {
 
 #[test]
 fn a_kernel_that_the_driver_refuses_in_the_midst_of_a_segment_leaves_what_does_not_need_it() {
-    // Seen to fail with a judge that lets everything go on, and with one that lets nothing.
+    // Seen to fail with a judge that lets all work go on, and with one that lets none.
     let gpu = Gpu::new();
     let (mut g, _, up) = uploaded("up");
     let bad = g.try_kernel("bad", (&up, &up), adding());
@@ -388,20 +388,21 @@ fn every_number_of_parameters_reaches_a_graphs_kernel() {
     let n = anabranch_soft_cuda::Param::scalar::<u32>();
     let [read, write] = [anabranch_soft_cuda::Param::READ, anabranch_soft_cuda::Param::WRITE];
     super::DRIVER.register_kernel("eight", &[read, write, n, param, param, param, param, param], |launch| {
-        // SAFETY: as it is launched below.
+        // SAFETY: the kernel is registered and launched with a u32 as parameter 2, the length of both
+        // buffers.
         let n = unsafe { launch.scalar::<u32>(2) } as usize;
         let all = [3, 4, 5, 6, 7].map(|param| {
-            // SAFETY: as above.
+            // SAFETY: the kernel is registered and launched with floats as parameters 3 to 7.
             unsafe { launch.scalar::<f32>(param) }
         });
         let [x, y] = [0, 1].map(|param| {
-            // SAFETY: as above.
+            // SAFETY: the kernel is launched with two buffers of `n` elements.
             unsafe { launch.slice::<f32>(param, n) }
         });
         (0..n).for_each(|i| y[i] = all.iter().fold(x[i], |sum, number| 10.0 * sum + number));
     });
-    // SAFETY: the software driver calls what is registered under this name, with these parameters; `n` is the
-    // length of both buffers.
+    // SAFETY: the software driver calls the function that is registered under this name, with these
+    // parameters; `n` is the length of both buffers.
     let kernel = unsafe { Eight::ptx("eight", ".visible .entry eight() { ret; }") };
     let (mut g, x, up) = uploaded("up");
     let eight = g.try_kernel("eight", (&x, &up), move |s: &mut DeviceStream, given: &Vec<f32>, x: &Buffer<f32>| {

@@ -40,10 +40,10 @@ use crate::support::{block_on, plan, until};
 static DRIVER: LazyLock<Client> = LazyLock::new(|| {
     let client = Client::beside_this_test().unwrap();
     client.register_kernel("add", &[Param::READ, Param::READ, Param::WRITE, Param::scalar::<u32>()], |launch| {
-        // SAFETY: as `add` below launches it.
+        // SAFETY: `graphs::add` has these parameters, and the kernel is registered with them.
         let n = unsafe { launch.scalar::<u32>(3) } as usize;
         let [a, b, y] = [0, 1, 2].map(|param| {
-            // SAFETY: as above.
+            // SAFETY: `graphs::add` is launched with three buffers of `n` elements.
             unsafe { launch.slice::<f32>(param, n) }
         });
         add_on_host(a, b, y);
@@ -51,14 +51,14 @@ static DRIVER: LazyLock<Client> = LazyLock::new(|| {
     client
 });
 
-/// A GPU that nobody else uses. Checks at the end that nothing is left and nothing was wrong.
+/// A GPU of one test. At the end it checks that nothing is left, and that there were no violations.
 pub(crate) struct Gpu {
     device: Device,
 }
 
 impl Gpu {
-    /// The device was tested before, so an executor on it makes no calls but its own, and faults count from
-    /// its first one.
+    /// The device is already tested, so an executor on it makes no calls of the self-test, and faults count
+    /// from the executor's first call.
     pub(crate) fn new() -> Self {
         let device = DRIVER.next_device();
         cuda::self_test(device.ordinal() as u32).unwrap();
@@ -85,7 +85,7 @@ impl Gpu {
         Executor::builder().workers(1).cuda(&[ordinal]).completion(completion).build().unwrap()
     }
 
-    /// Checks that all that was made is gone.
+    /// Checks that all objects that were made are freed.
     fn is_clean(&self) {
         until(|| self.device.counters().retains == 0);
         let counters = self.device.counters();
@@ -95,7 +95,7 @@ impl Gpu {
     }
 }
 
-/// A new graph, its input `x`, and what the node `up` uploads of it.
+/// A new graph, its input `x`, and the buffer to which the node `up` uploads it.
 fn uploaded(up: &'static str) -> (Graph, Value<Vec<f32>>, Value<Buffer<f32>>) {
     let mut g = Graph::new();
     let x = g.input::<Vec<f32>>("x");
@@ -111,7 +111,7 @@ fn filling(value: f32) -> impl Fn(&mut DeviceStream, Buffer<f32>) -> Result<Buff
     }
 }
 
-/// Downloads `last` in a node `down`, of which a host node `out` makes the output `out`.
+/// Downloads `last` in a node `down`. A host node `out` makes the output `out` from it.
 fn output_by_host<T: Send + Sync + 'static>(
     g: &mut Graph,
     last: &Value<Buffer<f32>>,
@@ -122,8 +122,8 @@ fn output_by_host<T: Send + Sync + 'static>(
     g.output("out", &out);
 }
 
-/// Returns when a worker of an executor has had time for a host node. The only one has then come to the end
-/// of what it was at.
+/// Returns after a worker of the executor has run a host node. If there is one worker, it has then ended its
+/// previous work.
 fn wait_for_worker(exec: &Executor) {
     let mut g = Graph::new();
     let one = g.task("one", (), || 1);

@@ -1,5 +1,5 @@
-//! Order between streams: the software driver keeps happens-before, and reports two accesses to one buffer
-//! without any order.
+//! Order between streams: the software driver tracks happens-before, and reports two unordered accesses to
+//! one buffer.
 
 use std::sync::{Arc, Mutex};
 
@@ -30,7 +30,7 @@ fn a_writer_comes_after_all_readers_on_other_streams() {
     let plan = readers_and_a_writer().compile_with(&PerOperator).unwrap();
     assert!(plan.schedule().streams() >= 3, "{plan}");
     let exec = gpu.executor(2);
-    // Whichever reader is the slow one.
+    // Each reader in turn is the slow one.
     for slow in 1..4 {
         gpu.device.delay_operation(Which::Kernel, slow, std::time::Duration::from_millis(3));
         let outputs = block_on(exec.run(&plan, inputs! { "x" => vec![1.0_f32, 2.0] }));
@@ -158,7 +158,7 @@ fn what_is_on_a_stream_is_bounded_and_all_of_it_is_done() {
     let mut run = exec.run(&g.compile_with(&PerOperator).unwrap(), inputs! { "x" => vec![1.0_f32] });
     assert!(crate::support::poll_once(&mut run).is_pending());
     crate::support::until(|| gpu.device.counters().issued > 500);
-    // The only worker has time for others, again and again, because the program is parked.
+    // The only worker repeatedly runs other work, because the program is parked.
     (0..100).for_each(|_| wait_for_worker(&exec));
     assert!(gpu.device.counters().issued < 700, "{:?}", gpu.device.counters());
     gpu.device.release_stall();
@@ -190,7 +190,7 @@ impl Policy for ByName {
 fn a_download_is_read_by_a_node_that_waits_for_it_through_another_stream_only() {
     let gpu = Gpu::new();
     let (mut g, _, up) = uploaded("up 0");
-    // Two copies in one node: neither is to be read before both are done.
+    // Two copies in one node: neither may be read before both are done.
     let down = g.try_kernel("down 1", &up, |s: &mut DeviceStream, x: &Buffer<f32>| Ok((s.download(x)?, s.download(x)?)));
     let sum = g.try_kernel("sum 2", (&up, &up), adding());
     g.order(&down, &sum);
@@ -231,7 +231,7 @@ fn a_cancelled_run_waits_for_a_stream_whose_joins_were_skipped() {
     crate::support::until(|| gpu.device.counters().stalled == 1);
     run.cancel();
     open.send(()).unwrap();
-    // The joins are skipped by now: both workers have had time for others.
+    // The joins are skipped by now: both workers have run other work.
     (0..1000).for_each(|_| wait_for_worker(&exec));
     assert!(crate::support::poll_once(&mut run).is_pending(), "a kernel of it stands still");
     gpu.device.release_stall();
@@ -240,13 +240,13 @@ fn a_cancelled_run_waits_for_a_stream_whose_joins_were_skipped() {
     gpu.is_clean();
 }
 
-// Seen to fail with a segment that is submitted whatever became of what it stands behind.
+// Seen to fail with a segment that is submitted regardless of the result of its predecessors.
 #[test]
 fn what_has_its_order_from_a_segment_that_was_refused_is_not_submitted() {
     let gpu = Gpu::new();
     let (mut g, x, up) = uploaded("up 0");
     let gates = ["one", "other"].map(|name| g.task(name, &x, |_: &Vec<f32>| ()));
-    // The second has its order behind the upload from the first, whose stream it is on.
+    // The second is ordered after the upload by the first, whose stream it is on.
     for (name, gate) in ["first 1", "second 1"].into_iter().zip(&gates) {
         let sum = g.try_kernel(name, (&up, &up), adding());
         g.order(gate, &sum);

@@ -1,5 +1,5 @@
-//! Operations that fail with a code that is not fatal: the device goes on behind them, and only a question
-//! tells. No run and no variable takes what they left for a result.
+//! Operations that fail with a code that is not fatal: the device goes on after them, and only a query
+//! reports the failure. No run and no variable takes their leftovers for a result.
 
 use anabranch::cuda::Completion;
 use anabranch::policy::{PerOperator, Placement, Single};
@@ -13,7 +13,7 @@ use crate::support::{Deed, block_on, hooked, poll_once, poll_with, until, value_
 
 const WAYS: [Completion; 3] = [Completion::Lane, Completion::Event, Completion::HostFunction];
 
-/// Two ways from one upload to a sum: one stream, or several.
+/// Two paths from one upload to a sum: on one stream, or on several.
 fn two_ways() -> Graph {
     let (mut g, _, up) = uploaded("up");
     let ways = ["left", "right"]
@@ -33,7 +33,8 @@ fn is_it(error: &Error) -> bool {
     !error.is_device_lost() && format!("{error:#}").contains("CUDA_ERROR_INVALID_VALUE")
 }
 
-/// Fails each operation of a run in turn, after so many runs that were well. Returns how many runs failed.
+/// Fails each operation of a run in turn, after `warm` successful runs. Returns the number of runs that
+/// failed.
 fn fail_each_operation(exec: impl Fn(&Gpu) -> Executor, plan: &Plan, warm: usize) -> u32 {
     let mut failed = 0;
     for operation in 1..=30 {
@@ -49,16 +50,17 @@ fn fail_each_operation(exec: impl Fn(&Gpu) -> Executor, plan: &Plan, warm: usize
             }
         }
         gpu.device.clear_faults();
-        // One that frees memory may come behind the run's end, and be found by the next.
+        // The failure of an operation that frees memory may come after the run's end. Then the next run finds
+        // it.
         let _ = block_on(run(&exec, plan));
         assert_eq!(*value_of::<f32>(block_on(run(&exec, plan)), "out"), RIGHT, "after operation {operation}");
     }
     failed
 }
 
-// Seen to fail with a reactor that asks only about lanes that stand still; by calls on several streams with
-// one that does not ask about the lanes that a segment was spread over; and by events with a query of an
-// event that keeps what it hears to itself.
+// Seen to fail with a reactor that queries only stalled lanes. With calls on several streams, seen to fail
+// with one that does not query the lanes that a segment was spread over. With events, seen to fail with a
+// query of an event that does not pass on its result.
 #[test]
 fn no_run_takes_what_a_failed_operation_left_for_a_result() {
     let plans = [two_ways().compile_with(&Single).unwrap(), two_ways().compile_with(&PerOperator).unwrap()];
@@ -70,8 +72,8 @@ fn no_run_takes_what_a_failed_operation_left_for_a_result() {
     }
 }
 
-/// A kernel on one stream, whose end nobody on the host waits for, and one on another stream that reads from
-/// it.
+/// A kernel on one stream, whose end the host does not await, and kernels on other streams that read its
+/// result.
 fn one_behind_another() -> Plan {
     let (mut g, x, up) = uploaded("up");
     let first = g.try_kernel("first", (&up, &up), adding());
@@ -83,7 +85,7 @@ fn one_behind_another() -> Plan {
     g.compile_with(&PerOperator).unwrap()
 }
 
-// Seen to fail with a run that does not look for faults when a device has come to a point of it.
+// Seen to fail with a run that does not check for faults when a device has reached one of its points.
 #[test]
 fn work_behind_a_failed_operation_of_another_stream_is_no_result_either() {
     let plan = one_behind_another();
@@ -106,7 +108,7 @@ fn a_run_on_another_stream_at_the_same_time_is_not_concerned() {
     gpu.device.stall_operation(Which::Copy, 1);
     let mut other = run(&exec, &plan);
     assert!(poll_once(&mut other).is_pending());
-    // Its mark is the last call that it makes: the kernel that fails is not one of its own.
+    // Its mark is its last call, so the kernel that fails is not one of its own.
     until(|| gpu.device.counters().stalled == 1 && gpu.device.calls_of("cuStreamWriteValue64_v2") == 1);
     gpu.device.fail_operation(Which::Kernel, 1, Code::INVALID_VALUE);
     assert!(is_it(&block_on(run(&exec, &plan)).unwrap_err()));
@@ -114,7 +116,7 @@ fn a_run_on_another_stream_at_the_same_time_is_not_concerned() {
     assert_eq!(*value_of::<f32>(block_on(other), "out"), RIGHT);
 }
 
-// Seen to fail with a question for each look of the reactor.
+// Seen to fail with a query at each check of the reactor.
 #[test]
 fn the_driver_is_asked_once_for_each_mark_at_most() {
     let gpu = Gpu::new();
@@ -126,7 +128,8 @@ fn the_driver_is_asked_once_for_each_mark_at_most() {
         let before = calls();
         assert_eq!(*value_of::<f32>(block_on(run(&exec, &plan)), "out"), RIGHT);
         let now = calls();
-        // The watchdog asks besides, if the machine is so busy that a lane stands still for two milliseconds.
+        // The watchdog adds queries if the machine is so busy that a lane makes no progress for two
+        // milliseconds.
         if now.0 - before.0 <= now.1 - before.1 {
             return;
         }
@@ -134,7 +137,7 @@ fn the_driver_is_asked_once_for_each_mark_at_most() {
     panic!("a run of {:?} marks asked more often, each of a hundred times", gpu.device.calls_of("cuStreamWriteValue64_v2"));
 }
 
-/// A chain over two variables, and a number on the host that comes from it.
+/// A chain over two variables, and a number on the host that depends on it.
 fn chain(engine: &Engine) -> anabranch::Result<f32> {
     let [x, y] = ["x", "y"].map(|name| engine.empty_var(name));
     let (down, sum) = (engine.empty_var::<HostBuffer<f32>>("down"), engine.empty_var::<f32>("sum"));
@@ -150,7 +153,7 @@ fn chain(engine: &Engine) -> anabranch::Result<f32> {
     read
 }
 
-// Seen to fail with a reactor that asks only about lanes that stand still.
+// Seen to fail with a reactor that queries only stalled lanes.
 #[test]
 fn no_variable_has_what_a_failed_operation_left() {
     for (completion, placement) in WAYS.into_iter().flat_map(|way| [(way, Placement::Online), (way, Placement::Single)]) {
@@ -175,9 +178,9 @@ fn no_variable_has_what_a_failed_operation_left() {
     }
 }
 
-/// The reactor stands still in a waker until the operation has failed; so it finds that when it asks about an
-/// earlier one, before it knows of the later. Seen to fail with an operation that does not look for faults of
-/// its lane when it has come to its end.
+/// The reactor is blocked in a waker until the operation has failed. So it finds the failure when it queries
+/// an earlier operation, before it knows of the end of the later one. Seen to fail with an operation that
+/// does not check for faults of its lane at its end.
 #[test]
 fn what_is_found_before_an_operation_is_awaited_is_not_lost() {
     let gpu = Gpu::new();
@@ -199,7 +202,7 @@ fn what_is_found_before_an_operation_is_awaited_is_not_lost() {
     let mut first = pushed(&engine, upload("x", &x, 1.0));
     assert!(poll_with(&mut first, &waker).is_pending());
     gpu.device.fail_operation(Which::Memset, 1, Code::INVALID_VALUE);
-    // So that the reactor does not see the end of both at once.
+    // Otherwise the reactor may see the end of both at once.
     until(|| gpu.device.counters().stalled == 1);
     gpu.device.stall_operation(Which::Copy, 1);
     let earlier = pushed(&engine, upload("x", &x, 2.0));
@@ -209,7 +212,7 @@ fn what_is_found_before_an_operation_is_awaited_is_not_lost() {
     let later = Op::try_kernel("later", (), &y, move |s: &mut DeviceStream| {
         let mut y = s.alloc::<f32>(2)?;
         (0..2).try_for_each(|_| s.fill(&mut y, 1.0))?;
-        // It is on the device before it is submitted.
+        // This puts the fills on the device before the operation is submitted.
         s.raw().expect("it is a GPU's").stream();
         told.lock().unwrap().recv()?;
         Ok(y)

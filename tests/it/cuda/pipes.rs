@@ -1,5 +1,5 @@
 //! Pipelines whose nodes are kernels: several items are on the device at once. The software driver finds work
-//! that reads memory without being behind the work that writes it.
+//! that reads memory without an order after the work that writes it.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use super::graphs::{add, adding, download, upload};
 use super::{Gpu, filling};
 use crate::support::{block_on, executor, plan, until};
 
-/// Uploads an item, doubles it on the device, adds the sum of the items before, and takes it down. The sum is
-/// kept on the host, in a state behind a download.
+/// Uploads an item, doubles it on the device, adds the sum of the previous items, and downloads it. The sum
+/// is kept on the host, in a state after a download.
 fn doubled() -> Pipeline<Vec<f32>, (f32, f32)> {
     let built = Pipeline::new("doubled", &Ranked::default(), |g: &mut Graph, item: Value<Vec<f32>>| {
         let mut total = g.state("total", || 0.0_f32);
@@ -37,7 +37,7 @@ fn items(len: u16) -> impl futures::Stream<Item = Vec<f32>> + Unpin {
     stream::iter((0..len).map(|item| vec![f32::from(item); 64]))
 }
 
-/// Returns the results, or what is said of the items that fail.
+/// Returns the results, or the messages of the items that fail.
 fn results(exec: &Executor, pipeline: &Pipeline<Vec<f32>, (f32, f32)>, len: u16) -> Vec<Result<(f32, f32), String>> {
     block_on(exec.pipe(pipeline, items(len)).map(|result| result.map_err(|error| format!("{error:#}"))).collect())
 }
@@ -82,7 +82,7 @@ fn several_items_are_on_the_device_at_once() {
     let pipeline = doubled().phases(Phases::Each).and_then(|pipeline| pipeline.in_flight(4)).unwrap();
     let mut results = exec.pipe(&pipeline, items(9));
     assert!(crate::support::poll_once(&mut results.next()).is_pending());
-    // The first kernel of each of four items, of which the first stands still.
+    // The first kernel of each of four items. The first kernel is stalled.
     until(|| gpu.device.calls_of("cuLaunchKernel") + gpu.device.calls_of("cuGraphLaunch") >= 4);
     gpu.device.release_stall();
     let rest = block_on(results.map(|result| result.unwrap().0).collect::<Vec<_>>());
@@ -91,7 +91,7 @@ fn several_items_are_on_the_device_at_once() {
     gpu.is_clean();
 }
 
-/// Counts the kernels that are queued while the very first stands still. Then lets all items come through.
+/// Counts the kernels that are queued while the first of all is stalled. Then lets all items finish.
 fn queued_behind_the_first(gpu: &Gpu, pipeline: &Pipeline<Vec<f32>, HostBuffer<f32>>, expected: usize, value: fn(u16) -> f32) {
     for exec in [gpu.executor(1), gpu.executor(2), gpu.executor_of_calls(1)] {
         let before = gpu.device.calls_of("cuLaunchKernel") + gpu.device.calls_of("cuGraphLaunch");
@@ -109,7 +109,7 @@ fn queued_behind_the_first(gpu: &Gpu, pipeline: &Pipeline<Vec<f32>, HostBuffer<f
 
 #[test]
 fn a_loop_on_the_host_keeps_no_kernels_from_being_queued() {
-    // Seen to fail (never to end) when the code of the loop's body was taken for the whole.
+    // Seen to fail (never to end) when the code of the loop's body was taken for the code of the whole.
     let pipeline = Pipeline::new("chain", &Ranked::default(), |g: &mut Graph, item: Value<Vec<f32>>| {
         let same = g.repeat("same", &item, times(2), |b, x| b.task("clone", &x, Vec::clone));
         let up = g.try_kernel("up", &same, upload);
@@ -138,7 +138,7 @@ fn phases_are_queued_behind_earlier_ones_of_their_item() {
 /// A sum on the device.
 type Sum = Option<Arc<Buffer<f32>>>;
 
-/// Adds the item to the sum of those before.
+/// Adds the item to the sum of the previous items.
 fn summing() -> impl Fn(&mut DeviceStream, &Buffer<f32>, &Sum) -> Result<Sum, BoxError> {
     let add = adding();
     move |s, x, before| {
@@ -192,7 +192,7 @@ fn a_phase_is_queued_behind_that_of_the_item_before() {
 
 #[test]
 fn a_fault_fails_only_items_that_were_in_flight() {
-    // Seen to fail with a count of faults that is read once for all items: all that followed failed.
+    // Seen to fail with a count of faults that is read once for all items: all later items failed.
     for pipeline in ways() {
         for operation in [1, 2, 5, 9] {
             let gpu = Gpu::new();
@@ -271,7 +271,7 @@ fn a_buffer_goes_from_item_to_item_as_a_state() {
     gpu.is_clean();
 }
 
-/// What an item of the next test works on: made once, and used again and again.
+/// The buffers that an item of the next test uses. They are made once, and reused.
 type Buffers = [Buffer<f32>; 2];
 
 fn buffers(exec: &Executor) -> Buffers {

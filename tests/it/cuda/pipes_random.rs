@@ -1,5 +1,5 @@
-//! Random pipelines and streams of kernels: on a device they give what each item gives by itself on the host.
-//! `PIPE_ROUNDS` says how many, and `PIPE_SEED` where to begin.
+//! Random pipelines and streams of kernels: on a device they give the same results as each item alone on the
+//! host. `PIPE_ROUNDS` is their number, and `PIPE_SEED` the first seed.
 
 use anabranch::graph::{Graph, times};
 use anabranch::pipe::{Beat, Phases};
@@ -10,16 +10,16 @@ use super::Gpu;
 use super::graphs::{adding, download, random, sums, upload};
 use crate::support::{Dice, block_on, executor, plan, until, value_of};
 
-/// The sums of an item, how many items there were, the sums of an item before, and what a loop has made.
+/// The sums of an item, the number of items so far, the sums of an earlier item, and the result of a loop.
 type Found = (Vec<u32>, u64, Vec<u32>, f32);
 
-/// A random pipeline, and what its items give by themselves.
+/// A random pipeline, and a plan of its sums for one item.
 struct Case {
     pipeline: Pipeline<Vec<f32>, Found>,
     /// The sums alone.
     plan: Plan,
     iterations: u64,
-    /// From how many items before the sums before are.
+    /// The distance, in items, to the item of the earlier sums.
     lag: usize,
 }
 

@@ -1,4 +1,4 @@
-//! What runs give on a GPU: what they give on the host, bit for bit.
+//! The results of runs on a GPU: the same as on the host, bit for bit.
 
 use anabranch::cuda::Completion;
 use anabranch::policy::{CriticalPath, MinStreams, PerBackend, PerOperator, Policy, ReadySet, Single};
@@ -72,7 +72,7 @@ fn random_graphs_give_bit_for_bit_what_the_host_gives() {
         let expected = bits(&host, &graph.compile_with(&Single).unwrap());
         for policy in policies {
             let plan = graph.compile_with(policy).unwrap();
-            // From the second time on as CUDA graphs.
+            // As CUDA graphs from the second time on.
             for turn in 0..3 {
                 assert_eq!(bits(&one, &plan), expected, "seed {seed}, {}, turn {turn}", policy.name());
                 assert_eq!(bits(&two, &plan), expected, "seed {seed}, {}, turn {turn}, two workers", policy.name());
@@ -86,7 +86,7 @@ fn random_graphs_give_bit_for_bit_what_the_host_gives() {
     gpu.is_clean();
 }
 
-/// What makes an executor hear of its device in one way.
+/// Makes an executor that learns of completion in one way.
 type Way = fn(&Gpu) -> Executor;
 
 const WAYS: [(&str, Way); 5] = [
@@ -164,7 +164,7 @@ fn a_node_that_is_awaited_is_done_when_its_device_is() {
     assert!(poll_once(&mut sum).is_pending());
     // All of it is submitted.
     until(|| gpu.device.calls_of("cuMemcpyDtoHAsync_v2") == 1);
-    // A future that is made late, too.
+    // Also a future that is made late.
     let up = run.node("up");
     for node in [&mut sum, &mut down] {
         (0..100).for_each(|_| assert!(poll_once(node).is_pending()));
@@ -194,7 +194,7 @@ fn a_plan_for_more_devices_than_there_are_says_so() {
     gpu.is_clean();
 }
 
-/// Seen to fail with a download of nothing that is forgotten with what a failed node has asked for at the
+/// Seen to fail with an empty download that is forgotten together with the requests of a failed node at the
 /// same place.
 #[test]
 fn what_is_empty_is_there_whatever_fails_beside_it() {
@@ -211,7 +211,7 @@ fn what_is_empty_is_there_whatever_fails_beside_it() {
             if told.load(std::sync::atomic::Ordering::SeqCst) { Err("told to".into()) } else { Ok(()) }
         });
         g.order(&empty, &bad);
-        // Behind both, so that they are submitted together.
+        // After both, so that they are submitted together.
         crate::kernels::lengths(&mut g, &empty);
         let plan = g.compile_with(&Single).unwrap();
         let is_well = || assert_eq!(*value_of::<usize>(block_on(exec.run(&plan, Inputs::new())), "lengths"), 0);

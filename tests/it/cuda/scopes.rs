@@ -13,8 +13,8 @@ use crate::support::{block_on, until};
 
 const N: usize = 16 << 12;
 
-/// A value goes to the device, is changed by four kernels, and comes back. `event` is called for each tile of
-/// each kernel.
+/// Uploads a value, changes it in four kernels, and downloads it. `event` is called for each tile of each
+/// kernel.
 fn there_and_back(event: impl Fn(&str, TilePlace<1>) -> Result<(), BoxError> + Clone + Send + Sync + 'static) -> Plan {
     let mut g = Graph::new();
     let streaming = Streaming::strict().over_decompose_factor(16).workers(1).in_flight(3);
@@ -162,7 +162,7 @@ fn a_cancel_and_a_drop_while_the_device_works_leave_nothing() {
     }
 }
 
-/// Adds so many times `x`, on the device.
+/// Adds `x` several times, on the device.
 fn times(g: &mut Graph, x: Value<u32>) -> Value<u32> {
     g.scope("times", Streaming::strict().over_decompose_factor(8).workers(1), |s| {
         let (a, b) = (s.device_store("a", [N]), s.store("b", [N]));

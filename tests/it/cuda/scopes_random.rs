@@ -1,5 +1,5 @@
-//! Random array programs on a device: the results are those of the same program on whole arrays, bit by bit.
-//! `SCOPE_ROUNDS` says how many, and `SCOPE_SEED` where to begin.
+//! Random array programs on a device: the results are those of the same program on whole arrays, bit for bit.
+//! `SCOPE_ROUNDS` is their number, and `SCOPE_SEED` the first seed.
 
 use std::sync::LazyLock;
 
@@ -26,7 +26,7 @@ static KERNELS: LazyLock<()> = LazyLock::new(|| {
     ];
     DRIVER.register_kernel("scope_elements", &params, |launch| {
         let len = |param| count(launch, param);
-        // SAFETY: the parameters are pointers to so many elements.
+        // SAFETY: these parameters are pointers to as many elements as their length parameters say.
         let [one, other, to, words] = [0, 1, 2, 3].map(|param| unsafe { launch.slice::<u64>(param, len(param + 4)) });
         elements(one, other, to, words);
     });
@@ -34,15 +34,15 @@ static KERNELS: LazyLock<()> = LazyLock::new(|| {
         [read.counted_by::<u64>(3), Param::WRITE.counted_by::<f64>(4), read.counted_by::<u64>(5), number, number, number];
     DRIVER.register_kernel("scope_fold", &params, |launch| {
         let len = |param| count(launch, param);
-        // SAFETY: the parameters are pointers to so many elements.
+        // SAFETY: these parameters are pointers to as many elements as their length parameters say.
         let [from, words] = [0, 2].map(|param| unsafe { launch.slice::<u64>(param, len(param + 3)) });
-        // SAFETY: as above.
+        // SAFETY: parameter 1 is a pointer to as many elements as parameter 4 says.
         fold_leaves(from, unsafe { launch.slice::<f64>(1, len(4)) }, words);
     });
 });
 
 fn count(launch: &Launch<'_>, param: usize) -> usize {
-    // SAFETY: it was registered as one.
+    // SAFETY: the parameter is registered as a u32.
     unsafe { launch.scalar::<u32>(param) as usize }
 }
 

@@ -1,5 +1,5 @@
-//! Which completion an executor takes on a device where some do not reach the host. What is found out about
-//! a device holds for the process, so each test has a process of its own.
+//! The completion that an executor chooses on a device where some do not reach the host. The result for a
+//! device holds for the process, so each test has a process of its own.
 
 use std::time::{Duration, Instant};
 
@@ -41,7 +41,7 @@ fn outcomes(test: &SelfTest) -> String {
     test.trials().iter().map(|trial| letter(trial.outcome())).collect()
 }
 
-/// Checks that what was made is gone.
+/// Checks that all objects that were made are freed.
 fn is_clean(device: &Device) {
     until(|| device.counters().retains == 0);
     let counters = device.counters();
@@ -49,7 +49,7 @@ fn is_clean(device: &Device) {
     assert_eq!((counters.streams, counters.events, counters.allocations, counters.pinned_allocations), (0, 0, 0, 0));
 }
 
-/// Runs a plan on a device, and returns how often a function of the driver was called meanwhile.
+/// Runs a plan on a device, and returns the number of calls of a function of the driver meanwhile.
 fn calls_of_a_run(device: &Device, call: &str) -> u64 {
     let exec = builder(device).build().unwrap();
     let before = device.calls_of(call);
@@ -104,7 +104,7 @@ fn a_written_word_that_comes_after_a_wait_only_is_not_taken() {
 
 #[test]
 fn a_completion_that_is_asked_for_and_does_not_work_is_an_error() {
-    // Seen to fail with a choice among all, whatever is asked for.
+    // Seen to fail with a choice among all completions, regardless of the request.
     alone("cuda::self_test::a_completion_that_is_asked_for_and_does_not_work_is_an_error", || {
         let device = device();
         device.host_functions(HostFunctions::Dropped);
@@ -143,7 +143,7 @@ fn a_completion_that_the_driver_refuses_is_not_taken() {
 
 #[test]
 fn a_device_that_tells_the_host_nothing_is_an_error() {
-    // Seen to fail with a self-test that returns what was known.
+    // Seen to fail with a self-test that returns the known result.
     alone("cuda::self_test::a_device_that_tells_the_host_nothing_is_an_error", || {
         let device = device();
         device.written_values(Seen::Never);
@@ -158,7 +158,7 @@ fn a_device_that_tells_the_host_nothing_is_an_error() {
         let test = test(&device);
         assert_eq!((outcomes(&test).as_str(), test.completion()), ("nnnn", None));
         is_clean(&device);
-        // What was found holds until a self-test finds something else.
+        // The result holds until a self-test finds another one.
         device.clear_faults();
         assert!(builder(&device).build().is_err());
         assert_eq!(outcomes(&self_test(device.ordinal() as u32).unwrap()), "wwww");
@@ -185,7 +185,7 @@ fn a_device_that_hangs_does_not_block_the_self_test_for_ever() {
         device.stall_operation(Which::Memset, 1);
         let started = Instant::now();
         assert_eq!(outcomes(&test(&device)), "fwww");
-        // It has waited for the bounds that it has: a second and more.
+        // It has waited for all its bounds: a second and more.
         assert!(started.elapsed() >= Duration::from_secs(1));
         device.release_stall();
         is_clean(&device);

@@ -1,6 +1,6 @@
-//! The flow of the example `conjugate_gradient` on a GPU: what the host gives, bit for bit, because the
-//! kernels registered here add in the order of its twins. What its own kernels give on a GPU is the same but
-//! for the last digits: `dot` adds in 256 parts there.
+//! The flow of the example `conjugate_gradient` on a GPU: the same results as on the host, bit for bit,
+//! because the kernels registered here add in the order of its twins. The example's own kernels on a GPU
+//! differ in the last digits: `dot` adds in 256 parts there.
 
 #[path = "../../../examples/programs/conjugate_gradient/solver.rs"]
 #[allow(clippy::module_inception)]
@@ -24,23 +24,23 @@ const LENGTH: Param = Param::scalar::<u32>();
 /// Returns a parameter that is a buffer.
 #[allow(clippy::mut_from_ref, reason = "the memory is the device's, not the launch's")]
 fn buffer<'a, T>(launch: &'a Launch<'_>, param: usize, len: usize) -> &'a mut [T] {
-    // SAFETY: the example launches its kernels with buffers of these lengths, or the comparison with the host
-    // finds it.
+    // SAFETY: the example launches its kernels with buffers of these lengths. The comparison with the host
+    // checks them.
     unsafe { launch.slice::<T>(param, len) }
 }
 
-/// Returns the parameter that says how many elements there are.
+/// Returns the parameter that is the number of elements.
 fn length(launch: &Launch<'_>, param: usize) -> usize {
-    // SAFETY: registered as a u32.
+    // SAFETY: the parameter is registered as a u32.
     unsafe { launch.scalar::<u32>(param) as usize }
 }
 
-/// Returns `a / b`, of which each is a buffer of one number.
+/// Returns `a / b`, where each is a buffer of one number.
 fn quotient(launch: &Launch<'_>, a: usize) -> f64 {
     buffer::<f64>(launch, a, 1)[0] / buffer::<f64>(launch, a + 1, 1)[0]
 }
 
-/// Makes the driver know the kernels.
+/// Registers the kernels with the driver.
 fn register() {
     static DONE: Once = Once::new();
     DONE.call_once(|| {
@@ -72,7 +72,7 @@ fn dot(launch: &Launch<'_>) {
 
 fn add_scaled(launch: &Launch<'_>) {
     let n = length(launch, 5);
-    // SAFETY: registered as an f64.
+    // SAFETY: the parameter is registered as an f64.
     let factor = unsafe { launch.scalar::<f64>(1) } * quotient(launch, 2);
     let (y, x) = (buffer::<f64>(launch, 0, n), buffer::<f64>(launch, 4, n));
     (0..n).for_each(|i| y[i] += factor * x[i]);

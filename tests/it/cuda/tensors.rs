@@ -38,7 +38,7 @@ fn a_buffer_that_work_still_uses_is_refused_and_returned() {
         let (mut copy, mut other) = (s.alloc::<f32>(x.len())?, s.alloc::<f32>(x.len())?);
         s.copy(x, &mut copy)?;
         s.copy(x, &mut other)?;
-        // The copies are recorded, and not submitted yet.
+        // The copies are recorded, but not submitted yet.
         let refused = Dlpack::try_from(copy).err().expect("it is in use");
         assert!(refused.error().to_string().contains("a run that has ended"), "{}", refused.error());
         *keep.lock().unwrap() = Some((refused.into_inner(), other));
@@ -49,7 +49,7 @@ fn a_buffer_that_work_still_uses_is_refused_and_returned() {
     let mut run = exec.run(&g.compile_with(&Single).unwrap(), inputs! { "x" => vec![1.0_f32; 5] });
     assert!(poll_once(&mut run).is_pending());
     until(|| gpu.device.counters().stalled == 1);
-    // They are submitted, and not done yet.
+    // They are submitted, but not done yet.
     let (copy, other) = kept.lock().unwrap().take().unwrap();
     let copy = Dlpack::try_from(copy).err().expect("it is in use").into_inner();
     gpu.device.release_stall();

@@ -1,5 +1,5 @@
-//! The graph of the example `thumbnails`, on the host and on a GPU: one graph, the same bits. And which
-//! device the example takes.
+//! The graph of the example `thumbnails`, on the host and on a GPU: one graph, the same bits. Also the device
+//! that the example chooses.
 
 #[path = "../../../examples/programs/thumbnails/device.rs"]
 mod device;
@@ -29,7 +29,7 @@ use super::Gpu;
 use super::builtin::register;
 use crate::builtin::{assert_same_bits, picture, size};
 
-/// All that the graph makes of a picture.
+/// The results of the graph for a picture.
 struct Made {
     thumbnail: RgbImage,
     stats: Stats,
@@ -53,7 +53,8 @@ fn thumbnails(exec: &Executor, side: u32, pictures: &[PathBuf], out: &Path) -> V
     tokio.block_on(futures::future::join_all(runs))
 }
 
-/// Pictures that shrink by much and by little, that grow, that are one pixel wide; and a photograph.
+/// Pictures that shrink by a large and by a small factor, that grow, and that are one pixel wide; and a
+/// photograph.
 fn pictures(folder: &Path) -> Vec<PathBuf> {
     let noise = [[97, 61], [25, 30], [20, 7], [1, 50], [24, 24]].into_iter().enumerate().map(|(seed, sides)| {
         let (path, size) = (folder.join(format!("{seed}.png")), size(sides));

@@ -1,5 +1,5 @@
-//! Variables on a GPU: kernels that follow each other never visit the host, operations of the host wait for
-//! the device without a thread, and the result is that of one after the other.
+//! Variables on a GPU: consecutive kernels do not wait for the host, host operations wait for the device
+//! without a thread, and the results are those of sequential execution.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -19,26 +19,26 @@ use super::graphs::adding;
 use super::{DRIVER, Gpu};
 use crate::support::{Dice, block_on, poll_once, until};
 
-/// Makes the driver know the kernels of `mean`.
+/// Registers the kernels of `mean` with the driver.
 fn register() {
     static DONE: Once = Once::new();
     DONE.call_once(|| {
         let (f64, u32) = (Param::scalar::<f64>(), Param::scalar::<u32>());
         DRIVER.register_kernel("add_to", &[Param::READ_WRITE, Param::READ, u32], |launch| {
-            // SAFETY: as `mean` launches it, here and below.
+            // SAFETY: the kernel is registered with a u32 as parameter 2, the length of both buffers.
             let n = unsafe { launch.scalar::<u32>(2) } as usize;
-            // SAFETY: as above.
+            // SAFETY: `mean` launches the kernel with buffers of `n` elements.
             let x = unsafe { launch.slice::<f64>(0, n) };
-            // SAFETY: as above.
+            // SAFETY: `mean` launches the kernel with buffers of `n` elements.
             let y = unsafe { launch.slice::<f64>(1, n) };
             x.iter_mut().zip(y).for_each(|(x, y)| *x += *y);
         });
         DRIVER.register_kernel("over", &[Param::READ_WRITE, f64, u32], |launch| {
-            // SAFETY: as above.
+            // SAFETY: the kernel is registered with an f64 as parameter 1.
             let by = unsafe { launch.scalar::<f64>(1) };
-            // SAFETY: as above.
+            // SAFETY: the kernel is registered with a u32 as parameter 2, the length of the buffer.
             let n = unsafe { launch.scalar::<u32>(2) };
-            // SAFETY: as above.
+            // SAFETY: `mean` launches the kernel with a buffer of `n` elements.
             unsafe { launch.slice::<f64>(0, n as usize) }.iter_mut().for_each(|x| *x /= by);
         });
     });
@@ -58,7 +58,7 @@ pub(super) fn pushed(engine: &Engine, op: Op<'_>) -> Pushed {
 
 pub(super) type OnDevice = Var<Buffer<f32>>;
 
-/// Uploads a number, twice in a row so that there is something to copy.
+/// Uploads two copies of a number.
 pub(super) fn upload<'v>(name: &'static str, to: &'v OnDevice, value: f32) -> Op<'v> {
     Op::try_kernel(name, (), to, move |s: &mut DeviceStream| Ok(s.upload(&[value; 2])?))
 }
@@ -69,7 +69,7 @@ pub(super) fn add<'v>(name: &'static str, a: &'v OnDevice, b: &'v OnDevice, to: 
     Op::try_kernel(name, (a, b), to, move |s: &mut DeviceStream, a: &Buffer<f32>, b: &Buffer<f32>| adding(s, a, b))
 }
 
-/// Writes into the memory that is there.
+/// Fills the variable in place.
 pub(super) fn fill<'v>(name: &'static str, x: &'v OnDevice, value: f32) -> Op<'v> {
     Op::try_kernel(name, take(x), x, move |s: &mut DeviceStream, mut x: Buffer<f32>| {
         s.fill(&mut x, value)?;
@@ -81,7 +81,7 @@ pub(super) fn download<'v>(x: &'v OnDevice, to: &'v Var<HostBuffer<f32>>) -> Op<
     Op::try_kernel("down", x, to, |s: &mut DeviceStream, x: &Buffer<f32>| Ok(s.download(x)?))
 }
 
-/// Downloads a variable, and reads that.
+/// Downloads a variable, and reads its first element.
 pub(super) fn read(engine: &Engine, x: &OnDevice) -> anabranch::Result<f32> {
     let down = engine.empty_var("down");
     push(engine, download(x, &down));
@@ -90,15 +90,16 @@ pub(super) fn read(engine: &Engine, x: &OnDevice) -> anabranch::Result<f32> {
 
 type Doubles = Var<Buffer<f64>>;
 
-/// Sets a variable to the mean of others, and of one that counts as zero.
+/// Sets a variable to the mean of others and of an additional zero.
 fn mean<'v>(reads: &'v [Doubles], write: &'v Doubles) -> Op<'v> {
     type AddTo = (Out<f64>, In<f64>, u32);
     type Over = (Out<f64>, f64, u32);
     const PTX: &str = include_str!("mean.ptx");
-    // SAFETY: these are its parameters. A thread touches the element of its own number below the length that
-    // it is launched with, which the buffers have.
+    // SAFETY: the kernel has these parameters. A thread accesses the element of its own number, below the
+    // length of the launch, which the buffers have.
     let add_to = unsafe { Kernel::<AddTo>::ptx("add_to", PTX) };
-    // SAFETY: as above.
+    // SAFETY: the kernel has these parameters. A thread accesses the element of its own number, below the
+    // length of the launch, which the buffer has.
     let over = unsafe { Kernel::<Over>::ptx("over", PTX) };
     Op::try_kernel("mean", reads, write, move |s: &mut DeviceStream, reads: Each<Buffer<f64>>| {
         let mut sum = s.alloc::<f64>(1)?;
@@ -109,7 +110,7 @@ fn mean<'v>(reads: &'v [Doubles], write: &'v Doubles) -> Op<'v> {
     })
 }
 
-/// Variables and operations: what each writes, what it reads, and whether the host does it.
+/// Random operations: the variable that each writes, those that it reads, and whether it runs on the host.
 fn workload(seed: u64, vars: usize, ops: usize, hosts: usize) -> Vec<(usize, Vec<usize>, bool)> {
     let mut dice = Dice::new(seed);
     let op = |_| {
@@ -127,7 +128,8 @@ fn serial(vars: usize, ops: &[(usize, Vec<usize>, bool)]) -> Vec<u64> {
     values.iter().map(|value| value.to_bits()).collect()
 }
 
-/// The same on a GPU; what the host does is downloaded before, and uploaded behind.
+/// The same on a GPU. The reads of a host operation are downloaded before, and its result is uploaded
+/// afterwards.
 fn on_gpu(engine: &Engine, vars: usize, ops: &[(usize, Vec<usize>, bool)]) -> Vec<u64> {
     let vars: Vec<Doubles> = (0..vars).map(|number| engine.empty_var(format!("v{number}"))).collect();
     let up = |s: &mut DeviceStream| Ok(s.upload(&[1.0_f64])?);
@@ -187,7 +189,7 @@ fn the_published_workload_ends_in_the_published_bits() {
     let ops: Vec<_> = lines.by_ref().take(head[1]).map(numbers).map(|op| (op[0], op[3..].to_vec(), false)).collect();
     let wanted: Vec<u64> = lines.flat_map(str::split_whitespace).map(|word| u64::from_str_radix(word, 16).unwrap()).collect();
     let gpu = Gpu::new();
-    // Its 110,000 launches are looked at for races elsewhere.
+    // Races are not tracked for these 110,000 launches; other tests do so.
     gpu.device.track_races(false);
     let exec = gpu.executor(2);
     assert_eq!(on_gpu(&engine(&exec, Placement::Online), head[0], &ops), wanted);
@@ -208,7 +210,7 @@ fn kernels_that_follow_each_other_never_visit_the_host() {
     (0..10).for_each(|_| push(&engine, add("x", &x, &x, &x)));
     push(&engine, add("z", &x, &y, &z));
     let mut last = pushed(&engine, add("z", &z, &z, &z));
-    // All is submitted, though nothing is done.
+    // All is submitted, although nothing has ended.
     until(|| gpu.device.calls_of("cuLaunchKernel") == 12);
     assert!(poll_once(&mut last).is_pending());
     until(|| gpu.device.counters().stalled == 2);
@@ -249,12 +251,12 @@ fn blocked_shows_what_waits_for_a_device() {
     gpu.is_clean();
 }
 
-/// Two readers of one buffer on streams of their own, and then a writer; whichever reader is the slow one.
+/// Two readers of one buffer on streams of their own, and then a writer. Kernel number `slow` is delayed.
 fn readers_and_a_writer(gpu: &Gpu, slow: u64) -> f32 {
     let exec = gpu.executor(2);
     let engine = engine(&exec, Placement::Online);
     let [x, one, other] = ["x", "one", "other"].map(|name| engine.empty_var(name));
-    // Nothing is done before all is submitted, so that everybody finds the others on their streams.
+    // The device is stalled until all is submitted, so each operation finds the others on their streams.
     gpu.device.stall_operation(Which::Copy, 1);
     let launched = gpu.device.calls_of("cuLaunchKernel");
     push(&engine, upload("x", &x, 1.0));
@@ -270,8 +272,8 @@ fn readers_and_a_writer(gpu: &Gpu, slow: u64) -> f32 {
     read(&engine, &all).unwrap()
 }
 
-// Seen to fail, with a race, if the placer leaves out a wait, if a writer does not look at readers, or a
-// reader not at the writer.
+// Seen to fail, with a race, if the placer leaves out a wait, if a writer does not check for readers, or a
+// reader not for the writer.
 #[test]
 fn a_writer_comes_after_all_readers_on_other_streams() {
     let gpu = Gpu::new();
@@ -295,14 +297,15 @@ fn what_is_on_the_host_waits_for_writers_and_writes_behind_readers_without_a_thr
     gpu.device.stall_operation(Which::Kernel, 1);
     push(&engine, add("reads", &x, &x, &y));
     until(|| gpu.device.counters().stalled == 1);
-    // A reader need not wait for a reader; a writer does, and so does who reads what is being written.
+    // A reader need not wait for a reader. A writer waits, and so does a reader of a variable that is being
+    // written.
     assert_eq!(block_on(x.read()).unwrap().len(), 2);
     let (mut writable, mut read, mut idle) = (x.wait_writable(), y.read(), engine.idle());
     let len = engine.var("len", 0);
     push(&engine, Op::task("len", &y, &len, |y: &Buffer<f32>| y.len()));
     let (mut read_len, mut later) =
         (len.read(), pushed(&engine, Op::future("later", &y, (), async |y: Arc<Buffer<f32>>| Ok(drop(y)))));
-    // The only worker has time for others, again and again.
+    // The only worker repeatedly runs other work.
     for turn in 1..=20 {
         push(&engine, Op::task("free", &free, &free, |x: &i32| x + 1));
         assert_eq!(*block_on(free.read()).unwrap(), turn);
@@ -318,7 +321,7 @@ fn what_is_on_the_host_waits_for_writers_and_writes_behind_readers_without_a_thr
     gpu.is_clean();
 }
 
-/// Reads `x`, and awaits what it is sent. Counts how often it has looked.
+/// Reads `x`, and awaits an operation that it receives. Counts its polls.
 fn awaits_what_it_is_sent(x: &Var<f32>) -> (Op<'_>, oneshot::Sender<Pushed>, Arc<AtomicU32>) {
     let (sender, receiver) = oneshot::channel::<Pushed>();
     let polls = Arc::new(AtomicU32::new(0));
@@ -349,7 +352,7 @@ fn a_future_may_await_a_kernel_that_comes_before_it_wherever_the_device_is() {
     let patient = pushed(&engine, awaits);
     until(|| gpu.device.counters().stalled == 1);
     sender.send(before).unwrap();
-    // It has looked, and waits.
+    // It was polled, and waits.
     until(|| polls.load(SeqCst) == 1);
     gpu.device.release_stall();
     block_on(patient).unwrap();
@@ -357,7 +360,7 @@ fn a_future_may_await_a_kernel_that_comes_before_it_wherever_the_device_is() {
     gpu.is_clean();
 }
 
-/// One that comes behind is not submitted. Seen to fail (it hangs) without the look before a wait.
+/// A kernel after it is not submitted. Seen to fail (it hangs) without the check before a wait.
 #[test]
 fn a_future_must_not_await_a_kernel_that_comes_behind_it() {
     let gpu = Gpu::new();
@@ -391,17 +394,17 @@ fn variables_are_freed_behind_their_last_use_though_the_stream_stands_still() {
     let last = pushed(&engine, add("y", &y, &x, &y));
     drop((x, y));
     until(|| gpu.device.calls_of("cuLaunchKernel") == 2);
-    // What frees them has run, and left the memory to the device.
+    // The operations that free them have run, and left the memory to the device.
     until(|| engine.pending() == 3);
     drop((engine, exec));
     assert!(gpu.device.counters().allocations >= 1);
     gpu.device.release_stall();
-    // The executor is gone, but what was submitted is done.
+    // The executor is gone, but submitted work ends.
     block_on(last).unwrap();
     gpu.is_clean();
 }
 
-// Seen to fail with an engine that leaves what was dropped to the next submission.
+// Seen to fail with an engine that leaves dropped values to the next submission.
 #[test]
 fn memory_comes_back_when_nothing_is_pending() {
     let gpu = Gpu::new();

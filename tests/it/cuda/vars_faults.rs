@@ -1,5 +1,5 @@
-//! What happens to operations on variables when the driver or the device fails: all of them end, those that
-//! depend on it in an error, and the next are right.
+//! Operations on variables when the driver or the device fails: all of them end, those that depend on the
+//! failure with an error, and the next ones are right.
 
 use std::time::{Duration, Instant};
 
@@ -14,8 +14,8 @@ use super::vars::{OnDevice, add, download, engine, fill, push, pushed, read, upl
 use super::{Gpu, wait_for_worker};
 use crate::support::{block_on, poll_once, until};
 
-/// How long it may take until all has ended. A watchdog asks after two milliseconds; the rest is for a
-/// machine that is busy.
+/// The longest time until all has ended. A watchdog queries after two milliseconds; the rest is for a busy
+/// machine.
 const BOUND: Duration = Duration::from_secs(5);
 
 /// Variables on a device and on the host, and thirty operations on them.
@@ -74,7 +74,7 @@ impl Thirty {
         x
     }
 
-    /// Runs all of them, which must go well.
+    /// Runs all of them, and checks that they succeed.
     fn is_right(&self, when: &str) {
         let ended = self.start();
         assert_eq!(self.read().unwrap(), Self::serial(), "{when}");
@@ -83,7 +83,7 @@ impl Thirty {
     }
 }
 
-/// Waits for all of it. Returns the errors.
+/// Waits for all operations. Returns the errors.
 fn errors(engine: &Engine, ended: Vec<Pushed>) -> Vec<Error> {
     let started = Instant::now();
     let errors = ended.into_iter().filter_map(|ended| block_on(ended).err()).collect();
@@ -142,13 +142,13 @@ fn operations_that_wait_for_room_end_when_their_lane_has_a_fault() {
     let engine = Engine::builder(&exec).max_streams(1).build().unwrap();
     let [x, y] = ["x", "y"].map(|name| engine.empty_var(name));
     gpu.device.stall_operation(Which::Any, 2);
-    // Long enough for the watchdog to ask.
+    // Long enough for the watchdog to query.
     gpu.device.delay_operation(Which::Any, 4, Duration::from_millis(300));
     gpu.device.fail_operation(Which::Any, 3, Code::INVALID_VALUE);
     push(&engine, upload("x", &x, 1.0));
     let ended: Vec<Pushed> = (0..1500).map(|_| pushed(&engine, fill("fill", &x, 2.0))).collect();
     until(|| gpu.device.counters().issued > 500);
-    // The only worker has time for others: two wait for room, and the rest behind one of them.
+    // The only worker runs other work: two operations wait for room, and the rest after one of them.
     let other = pushed(&engine, upload("y", &y, 1.0));
     (0..100).for_each(|_| wait_for_worker(&exec));
     gpu.device.release_stall();
@@ -158,7 +158,7 @@ fn operations_that_wait_for_room_end_when_their_lane_has_a_fault() {
     let is_it = |error: &Error| format!("{error:#}").contains("CUDA_ERROR_INVALID_VALUE");
     assert!(errors.len() > 1490 && errors.iter().all(is_it), "{}", errors.len());
     gpu.device.clear_faults();
-    // When it is over the delay.
+    // After the delay.
     until(|| {
         push(&engine, upload("x", &x, 3.0));
         read(&engine, &x).is_ok_and(|x| x == 3.0)
@@ -167,7 +167,7 @@ fn operations_that_wait_for_room_end_when_their_lane_has_a_fault() {
     gpu.is_clean();
 }
 
-// Seen to fail (the variable is poisoned) where a kernel that waits for room counts as one that has begun.
+// Seen to fail (the variable is poisoned) if a kernel that waits for room counts as one that has begun.
 #[test]
 fn a_kernel_that_is_cancelled_while_it_waits_for_room_leaves_what_it_takes() {
     let gpu = Gpu::new();
@@ -186,7 +186,7 @@ fn a_kernel_that_is_cancelled_while_it_waits_for_room_leaves_what_it_takes() {
         f.node(takes).await
     }));
     assert!(poll_once(&mut flow).is_pending());
-    // The only worker has time to find no room.
+    // The only worker has found no room by then.
     (0..100).for_each(|_| wait_for_worker(&exec));
     drop(flow);
     gpu.device.release_stall();
@@ -206,7 +206,7 @@ fn what_is_on_a_stream_is_bounded_and_all_of_it_is_done() {
     push(&engine, upload("x", &x, 1.0));
     (0..3000).for_each(|turn| push(&engine, fill("fill", &x, turn as f32)));
     until(|| gpu.device.counters().issued > 500);
-    // The only worker has time for others, again and again.
+    // The only worker repeatedly runs other work.
     (0..100).for_each(|_| wait_for_worker(&exec));
     // Each is one operation, and a word for the host.
     assert!(gpu.device.counters().issued < 1300, "{:?}", gpu.device.counters());
@@ -260,7 +260,7 @@ fn a_call_that_the_driver_refuses_fails_its_operation_only() {
             let (gpu, when) = (Gpu::new(), format!("{call} {nth}"));
             let exec = gpu.executor(1);
             let thirty = Thirty::new(engine(&exec, Placement::Online));
-            // So that something has to wait.
+            // So that some operations have to wait.
             gpu.device.delay_every_operation(Duration::from_micros(200));
             gpu.device.fail_call(call, nth, Code::INVALID_VALUE);
             let errors = errors(&thirty.engine, thirty.start());
@@ -286,15 +286,15 @@ fn thrice(s: &mut DeviceStream, x: &Buffer<f32>) -> Result<Buffer<f32>, BoxError
     adding()(s, &twice, x)
 }
 
-/// The device stands still in front of the fault, until more is submitted; and behind it, so that it is heard
-/// of.
+/// The device is stalled before the fault until more is submitted, and after it, so that the fault is
+/// reported.
 fn fail_second_of_three(gpu: &Gpu) {
     gpu.device.stall_operation(Which::Kernel, 1);
     gpu.device.fail_operation(Which::Kernel, 2, Code::INVALID_VALUE);
     gpu.device.stall_operation(Which::Kernel, 3);
 }
 
-// Seen to fail with an end that does not look at what it read from.
+// Seen to fail with an end that does not check the operations that it read from.
 #[test]
 fn a_fault_that_is_not_fatal_fails_what_reads_from_there_and_the_device_goes_on() {
     let gpu = Gpu::new();
@@ -307,7 +307,7 @@ fn a_fault_that_is_not_fatal_fails_what_reads_from_there_and_the_device_goes_on(
     fail_second_of_three(&gpu);
     let bad = pushed(&engine, Op::try_kernel("bad", &x, &y, thrice));
     let fine = pushed(&engine, upload("fine", &w, 1.0));
-    // So that what comes after is on a stream that has no fault of its own.
+    // So that the next operation is on a stream without a fault of its own.
     push(&engine, upload("z", &z, 2.0));
     let (after, late) = (pushed(&engine, add("after", &y, &z, &z)), y.read());
     until(|| gpu.device.calls_of("cuLaunchKernel") == 4);
@@ -361,8 +361,8 @@ fn a_kernel_that_fails_poisons_what_it_writes_and_leaves_what_it_reads() {
     gpu.is_clean();
 }
 
-/// In the closure, and on the device. Seen to fail with a reader's trail that keeps the failure of what has
-/// read the variable.
+/// A failure in the closure, and one on the device. Seen to fail with a reader's trail that keeps the failure
+/// of an operation that has read the variable.
 #[test]
 fn a_failure_on_a_device_that_nobody_was_told_is_told_by_idle() {
     let gpu = Gpu::new();
@@ -394,8 +394,8 @@ fn a_failure_on_a_device_that_nobody_was_told_is_told_by_idle() {
     gpu.is_clean();
 }
 
-/// One that was done in vain, and one of the host that reads from that. Seen to fail (told again) with an
-/// origin that is looked for one operation back only.
+/// An operation that was done in vain, and one of the host that reads from it. Seen to fail (reported again)
+/// with an origin that is searched for one operation back only.
 #[test]
 fn a_failure_that_comes_by_way_of_two_operations_is_told_once() {
     let gpu = Gpu::new();

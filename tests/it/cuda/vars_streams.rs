@@ -1,4 +1,4 @@
-//! On which streams of a GPU operations on variables go, seen in the driver's log.
+//! The streams of a GPU that run operations on variables, as recorded in the driver's log.
 
 use anabranch::policy::Placement;
 use anabranch::{Buffer, DeviceStream, Engine, Executor, HostBuffer, Inputs, Op, inputs};
@@ -9,13 +9,13 @@ use super::vars::{OnDevice, add, download, engine, fill, push, pushed, read, upl
 use super::{DRIVER, Gpu};
 use crate::support::{block_on, plan, poll_once, until, value_of};
 
-/// Returns which calls were made on which streams, of those of these names.
+/// Returns the calls with these names, with their streams.
 fn calls(gpu: &Gpu, names: &[&str]) -> Vec<String> {
     let is_one = |line: &String| names.iter().any(|name| line.starts_with(name));
     gpu.device.log().into_iter().filter(is_one).collect()
 }
 
-/// Returns the streams that copies to the device, and kernels, were put on, in order.
+/// Returns the streams of copies to the device and of kernels, in order.
 fn streams(gpu: &Gpu) -> Vec<u32> {
     let stream_of = |line: String| line.split("stream=").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
     calls(gpu, &["cuMemcpyHtoDAsync", "cuLaunchKernel", "cuMemcpyDtoHAsync", "cuMemsetD"]).into_iter().map(stream_of).collect()
@@ -28,7 +28,7 @@ fn submit(gpu: &Gpu, engine: &Engine, op: Op<'_>) {
     until(|| streams(gpu).len() > before);
 }
 
-/// Holds the device up, so that nothing is over while operations are placed.
+/// Stalls the device, so that no operation ends while operations are placed.
 fn held_up(placement: Placement) -> (Gpu, Executor, Engine, [OnDevice; 4]) {
     let gpu = Gpu::new();
     let exec = gpu.executor(1);
@@ -88,11 +88,11 @@ fn what_is_put_on_one_stream_runs_there_in_order_with_what_the_host_does_of_it()
         assert_eq!(streams(&gpu), [8, 8, 7], "{placement:?}");
         let done = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
         let told = done.clone();
-        // It uses nothing of theirs, and still waits until the device is done with them.
+        // It uses none of their variables, and still waits until the device has ended them.
         let host = Op::task("host", (), (), move || told.store(true, std::sync::atomic::Ordering::SeqCst));
         let mut host = pushed(&engine, host.on(&stream));
         push(&engine, upload("w", &w, 4.0).on(&stream));
-        // The only worker has come by.
+        // Then the only worker has reached it.
         block_on(pushed(&engine, Op::task("other", (), (), || ()))).unwrap();
         assert!(poll_once(&mut host).is_pending());
         assert!(!done.load(std::sync::atomic::Ordering::SeqCst) && streams(&gpu).len() == 3);
@@ -105,7 +105,7 @@ fn what_is_put_on_one_stream_runs_there_in_order_with_what_the_host_does_of_it()
     }
 }
 
-// Seen to fail with a bound on streams that is not looked at.
+// Seen to fail with a bound on streams that is not checked.
 #[test]
 fn streams_are_bounded_and_taken_again_when_they_are_free() {
     let gpu = Gpu::new();
@@ -120,7 +120,7 @@ fn streams_are_bounded_and_taken_again_when_they_are_free() {
     block_on(engine.idle()).unwrap();
     push(&engine, upload("x", &vars[0], 1.0));
     block_on(engine.idle()).unwrap();
-    // The last that wrote it is the fourth on its stream, but the stream is free all the same.
+    // Its last writer is the fourth operation on its stream, but the stream is free nevertheless.
     assert_eq!(streams(&gpu)[12], 1);
     let error = Engine::builder(&exec).max_streams(0).build().unwrap_err();
     assert_eq!(error.to_string(), "max_streams must be 1 or more, not 0");
@@ -160,7 +160,7 @@ fn two_gpus_work_on_one_engines_variables() {
         adding(s, &x, y)
     };
     push(&engine, Op::try_kernel("fetch", (&x, &y), &z, fetch).device(1));
-    // Behind the copy of it.
+    // After the copy of it.
     push(&engine, fill("x", &x, 7.0));
     let down = engine.empty_var::<HostBuffer<f32>>("down");
     push(&engine, download(&z, &down).device(1));

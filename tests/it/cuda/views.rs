@@ -10,7 +10,7 @@ use cudarc::driver::CudaStream;
 use super::{Gpu, adding, output_by_host, uploaded};
 use crate::support::{block_on, poll_once, until, value_of};
 
-/// What the node does with the stream of its kernel at its end.
+/// How the loan of the node's stream ends.
 #[derive(Clone, Copy)]
 enum End {
     Dropped,
@@ -80,7 +80,7 @@ fn what_comes_after_waits_for_another_stream_that_used_a_view() {
         gpu.device.release_stall();
         assert_eq!(*value_of::<Vec<f32>>(block_on(run), "out"), [8.0]);
         drop(exec);
-        // What is forgotten keeps the stream.
+        // A forgotten loan keeps the stream.
         if let End::Dropped = end {
             gpu.is_clean();
         }

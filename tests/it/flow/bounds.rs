@@ -1,4 +1,5 @@
-//! What flows do to those around them: nothing, however deep, long or often they are polled.
+//! Flows have no effect on their surroundings, however deep they are, and however long or often they are
+//! polled.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -155,13 +156,13 @@ fn a_waker_that_asks_for_more_does_not_deadlock() {
             }
         });
         assert!(poll_with(&mut run, &waker).is_pending());
-        // A first poll that took long has woken itself, and so cancelled the flow.
+        // A long first poll has woken its own task, and so cancelled the flow.
         let _ = sender.send(7);
         let _ = block_on(run);
     }
 }
 
-/// Longer than a flow goes on within one poll.
+/// Works for longer than the time slice of a flow's poll.
 fn work_long() {
     let started = std::time::Instant::now();
     while started.elapsed() < Duration::from_millis(1) {
@@ -169,7 +170,7 @@ fn work_long() {
     }
 }
 
-/// Seen to fail (nobody comes back) with a share of the thread that only the flow's own poll begins anew.
+/// Seen to fail (no task is woken again) with a time slice that only the flow's own poll renews.
 #[test]
 fn clones_of_a_flow_wait_in_other_tasks_and_in_operations() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
@@ -196,8 +197,8 @@ fn clones_of_a_flow_wait_in_other_tasks_and_in_operations() {
     }
 }
 
-/// Failed at first (25 ms a drop): each looked at all that was ready. The best of twenty drops, so that a
-/// busy machine does not fail it.
+/// Failed at first (25 ms a drop): each drop examined all ready operations. Takes the best of twenty drops,
+/// so that a busy machine does not fail it.
 #[test]
 fn the_drop_of_a_flow_does_not_grow_with_what_other_flows_have_ready() {
     let mut senders = Vec::new();

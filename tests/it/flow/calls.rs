@@ -14,7 +14,7 @@ fn divide() -> Function<(Value<u64>, Value<u64>), (Value<u64>, Value<u64>)> {
     divide.unwrap()
 }
 
-/// Seen to fail with each result taken by the name of the first.
+/// Seen to fail if each result is taken by the name of the first.
 #[test]
 fn results_of_a_call_are_arguments_of_the_next() {
     for exec in executors() {

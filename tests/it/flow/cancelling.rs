@@ -39,7 +39,7 @@ fn a_cancel_in_iteration_3_of_20_lets_no_further_body_start() {
         run.cancel();
         assert_eq!(started.load(SeqCst), 3);
         drop(run);
-        // All that it has pushed ends.
+        // All operations that it has pushed end.
         block_on(exec.flow(async |f: &Flow| f.get(&f.value("x", 1)).await)).unwrap();
         assert_eq!(started.load(SeqCst), 3);
     }
@@ -57,7 +57,7 @@ fn a_flow_is_cancelled_from_elsewhere_while_it_is_awaited() {
     }
 }
 
-/// Seen to fail with a cancel that does not ask whether the flow is over.
+/// Seen to fail with a cancel that does not check whether the flow has ended.
 #[test]
 fn a_cancel_of_a_flow_that_is_over_leaves_what_it_pushed() {
     for exec in executors() {
@@ -101,7 +101,7 @@ async fn counted(
 
 #[test]
 fn a_flow_that_is_dropped_after_any_number_of_polls_leaves_nothing() {
-    // Seen to fail (values left) without the drop of futures that wait.
+    // Seen to fail (values left) without the drop of pending futures.
     for exec in executors() {
         let tally = Tally::default();
         let inner = tally.clone();
@@ -126,7 +126,7 @@ fn a_flow_that_is_dropped_after_any_number_of_polls_leaves_nothing() {
 
 #[test]
 fn what_a_dropped_flow_has_waited_for_is_freed_where_nobody_polls_again() {
-    // Seen to fail (the value is left) where a read that has come to its turn waits for a poll.
+    // Seen to fail (the value is left) if a read waits for a poll after its turn has come.
     for exec in [Executor::inline(), Executor::sim(1)] {
         let (tally, engine) = (Tally::default(), Engine::new(&exec).unwrap());
         let mut run = Box::pin(engine.flow(async |f: &Flow| {
@@ -142,8 +142,8 @@ fn what_a_dropped_flow_has_waited_for_is_freed_where_nobody_polls_again() {
 
 #[test]
 fn a_flow_that_its_own_operation_drops_leaves_nothing_where_nobody_polls_again() {
-    // Seen to fail (it is pending) where an operation that is woken while it runs is made ready behind the
-    // flow's end, and waits for a poll.
+    // Seen to fail (it is pending) if an operation that is woken while it runs is made ready after the flow's
+    // end, and waits for a poll.
     type Held = Mutex<Option<Pin<Box<dyn Future<Output = Result<()>> + Send>>>>;
     let engine = Engine::new(&Executor::inline()).unwrap();
     let held = Arc::new(Held::default());
@@ -156,7 +156,7 @@ fn a_flow_that_its_own_operation_drops_leaves_nothing_where_nobody_polls_again()
         drop(f.node(drops));
         pending().await
     })));
-    // Pushed while another operation runs, so that it is begun behind that, and not in a poll.
+    // Pushed while another operation runs, so that it begins after that one, and not in a poll.
     let polls = Op::task("polls", (), (), move || {
         assert!(poll_once(held.lock().unwrap().as_mut().unwrap()).is_pending());
     });
@@ -279,7 +279,8 @@ fn a_flow_does_not_keep_its_executor() {
 
 #[test]
 fn what_is_cancelled_before_it_begins_is_as_if_it_had_never_been() {
-    // Seen to fail (the cancel told by `x`) with operations that poison whatever they would have written.
+    // Seen to fail (the cancel reported by `x`) with operations that poison all variables that they would
+    // have written.
     for exec in executors() {
         let (old, new) = block_on(exec.flow(async |f: &Flow| {
             let (x, mut new) = (f.value("x", 1), None);
@@ -298,10 +299,10 @@ fn what_is_cancelled_before_it_begins_is_as_if_it_had_never_been() {
     }
 }
 
-/// Flows that other tasks than the outer flow's are to poll.
+/// Flows to be polled by other tasks than the outer flow's.
 type Handed = Arc<Mutex<Vec<Pin<Box<dyn Future<Output = Result<()>> + Send>>>>>;
 
-/// Returns a flow that hands out one within it, which hands out one within that. None of them ends.
+/// Returns a flow that hands out an inner flow, which hands out an innermost one. None of them ends.
 fn nested(exec: &Executor, handed: &Handed) -> Pin<Box<impl Future<Output = Result<()>> + use<>>> {
     let (inner, innermost) = (handed.clone(), handed.clone());
     Box::pin(exec.flow(async move |f: &Flow| {
@@ -316,7 +317,7 @@ fn nested(exec: &Executor, handed: &Handed) -> Pin<Box<impl Future<Output = Resu
 }
 
 /// Failed at first: they were never woken. Seen to fail (no ring) with a cancel that goes one level down, and
-/// with one that marks those within and does not wake them.
+/// with one that marks the inner flows and does not wake them.
 #[test]
 fn flows_within_that_other_tasks_poll_end_when_the_outer_one_is_dropped() {
     for exec in executors() {
@@ -337,7 +338,7 @@ fn flows_within_that_other_tasks_poll_end_when_the_outer_one_is_dropped() {
     }
 }
 
-/// Seen to fail with an end that cancels what is within.
+/// Seen to fail with an end that cancels the inner flows.
 #[test]
 fn a_flow_within_that_another_task_polls_outlives_the_outer_ones_code() {
     for exec in executors() {
@@ -352,7 +353,7 @@ fn a_flow_within_that_another_task_polls_outlives_the_outer_ones_code() {
     }
 }
 
-/// Seen to fail (it is pending) with a scope that does not ask whether the outer one is cancelled.
+/// Seen to fail (it is pending) with a scope that does not check whether the outer one is cancelled.
 #[test]
 fn a_flow_that_is_begun_within_a_cancelled_one_is_cancelled() {
     for exec in executors() {

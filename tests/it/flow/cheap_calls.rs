@@ -1,4 +1,4 @@
-//! Calls that are known to be cheap need no operation. Nothing else about them is different.
+//! Calls that are known to be cheap need no operation. In all other respects they are the same.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -7,7 +7,7 @@ use anabranch::{Executor, Flow, Function, Graph, Inputs, Value, take};
 
 use crate::support::{Counted, Tally, block_on, poll_once};
 
-/// So many calls are made before; most of them are cheap then.
+/// The number of calls in a test; most of them become cheap.
 const CALLS: u64 = 300;
 
 fn executors() -> impl Iterator<Item = Executor> {
@@ -27,7 +27,7 @@ fn they_are_in_order_with_the_operations_around_them() {
         let sum = exec.flow(async |f: &Flow| {
             let (mut sum, mut next) = (f.value("sum", 0), f.value("next", 0));
             for number in 0..CALLS {
-                // Sometimes its argument is not there yet when it is called.
+                // Sometimes its argument is not available yet at the call.
                 let before = if number % 3 == 0 { f.task("same", &next, |x: &u64| *x) } else { next.clone() };
                 let called = f.call(&add, (&before, &sum));
                 assert!(called.0.version() <= 1);
@@ -131,7 +131,7 @@ fn they_keep_their_arguments_until_they_are_over() {
             });
             let mut waits = exec.run(&g.compile()?, Inputs::new());
             assert!(poll_once(&mut waits).is_pending());
-            // There is no room for a run.
+            // This executor has no room for a run.
             let x = f.value("x", vec![1, 2, 3]);
             let (length, eaten) = (f.call(&length, &x), f.call(&consume, take(&x)));
             send.send(()).unwrap();
@@ -142,8 +142,8 @@ fn they_keep_their_arguments_until_they_are_over() {
     }
 }
 
-// Seen to fail with results that are taken by their number among all outputs, and with outputs of the graph's
-// own that are not dropped.
+// Seen to fail with results that are taken by their number among all outputs, and when the graph's own
+// outputs are not dropped.
 #[test]
 fn outputs_beside_the_results_are_not_results() {
     let tally = Tally::default();

@@ -1,4 +1,4 @@
-//! What flows are told that ask for what cannot be.
+//! Errors of flows that ask for something impossible.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn a_flow_that_pushes_more_than_may_be_pending_is_told_so() {
     });
     let error = block_on(flood).unwrap_err();
     assert!(error.is_busy(), "{error:#}");
-    // Nothing of it is in the way of others.
+    // The failed flow does not hinder others.
     assert_eq!(*block_on(exec.flow(async |f: &Flow| f.get(&f.task("one", (), || 1)).await)).unwrap(), 1);
 }
 

@@ -24,7 +24,7 @@ use crate::support::{block_on, executor};
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Task,
-    /// As a future that really suspends.
+    /// As a future that suspends.
     Future,
     /// As a graph of one node.
     Graph,
@@ -72,7 +72,7 @@ impl Maths {
     }
 }
 
-/// Pending once.
+/// Is pending once.
 async fn suspend() {
     let mut is_over = false;
     poll_fn(|cx| {
@@ -103,7 +103,7 @@ fn everywhere<T: PartialEq + Debug>(expected: T, program: impl AsyncFn(&Flow, &M
     }
 }
 
-/// Runs a small program in every order of its operations, and says how many there were.
+/// Runs a small program in every order of its operations. Returns the number of orders.
 fn in_every_order<T: PartialEq + Debug>(expected: T, program: impl AsyncFn(&Flow, &Maths) -> Result<T>) -> u64 {
     let maths = Maths::new(Way::Task);
     let explored = explore(200_000, |exec| {

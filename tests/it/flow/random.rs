@@ -1,4 +1,4 @@
-//! Random programs, as flows and evaluated directly: bit-equal, wherever they run.
+//! Random programs, as flows and evaluated directly: the same bits on every executor.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use crate::support::{Dice, block_on, executor};
 
 /// A program on a few numbers.
 enum Program {
-    /// x[to] ← x[a] · x[b], or + .
+    /// x[to] ← x[a] · x[b], or x[a] + x[b].
     Set {
         to: usize,
         a: usize,
@@ -19,17 +19,17 @@ enum Program {
         is_sum: bool,
     },
     Sequence(Vec<Program>),
-    /// As often as x[by] says.
+    /// Runs x[by] times.
     Loop {
         by: usize,
         body: Box<Program>,
     },
-    /// By x[by].
+    /// The arm is chosen by x[by].
     Branch {
         by: usize,
         arms: [Box<Program>; 2],
     },
-    /// Each on numbers of its own, from the same ones; then the numbers of all are added up.
+    /// Each program starts from a copy of the same numbers. At the end, the numbers of all are added up.
     Join(Vec<Program>),
 }
 
@@ -133,7 +133,7 @@ fn agrees(seed: u64, exec: &Executor, way: Way) {
 
 #[test]
 fn random_programs_equal_their_direct_evaluation() {
-    // Seen to fail with a condition that is read before what writes it.
+    // Seen to fail with a condition that is read before its writer.
     for workers in [0, 1, 2, 8] {
         let exec = executor(workers);
         for seed in 0..60 {

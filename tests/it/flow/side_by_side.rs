@@ -1,4 +1,4 @@
-//! Parts of a flow side by side, flows beside each other, and beside what else a runtime does.
+//! Concurrent parts of a flow, concurrent flows, and flows beside other tasks of a runtime.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use futures::future::{Either, join_all, select};
 use super::{Maths, everywhere, suspend};
 use crate::support::{block_on, executors, value_of};
 
-/// Halves until it is below `least`; says in how many steps.
+/// Halves a number until it is below `least`. Returns it with the number of steps.
 async fn halve(f: &Flow, maths: &Maths, from: f64, least: f64) -> Result<(f64, u32)> {
     let (mut x, half, mut steps) = (f.value("x", from), f.value("half", 0.5), 0);
     while *f.get(&x).await? >= least {
@@ -150,7 +150,7 @@ fn a_function_gives_several_results_and_takes_what_it_is_given() {
 
 #[test]
 fn what_a_call_has_read_can_be_taken_behind_it() {
-    // Seen to fail when a run that was over could still keep its inputs.
+    // Seen to fail when a run could keep its inputs after its end.
     let length =
         Function::new("length", |g: &mut Graph, list: Value<Vec<usize>>| g.task("length", &list, |list: &Vec<usize>| list.len()));
     let length = length.unwrap();

@@ -1,4 +1,4 @@
-//! Flows on streams: what is put on one goes in order, whole graphs too.
+//! Flows on streams: the operations of one stream run in order, and so do whole graphs.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,4 +1,4 @@
-//! Ten thousand flows that wait, with as many threads as before and little memory.
+//! Ten thousand pending flows need no more threads and little memory.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ fn ten_thousand_flows_wait_without_a_thread_each() {
             assert!(polled.is_pending());
             begun.load(SeqCst) == 10_000
         });
-        // Other tests of this process begin and end threads; ten thousand are not among them.
+        // Other tests of this process start and end threads, but far fewer than ten thousand.
         assert!(threads() < before + 1000);
         senders.into_iter().for_each(|sender| sender.send(1).unwrap());
         let sum = block_on(runs.fold(0, async |sum, x| sum + x.unwrap()));

@@ -1,4 +1,4 @@
-//! All work is observed alike: runs, items, flows, nodes, operations and the tiles of scopes.
+//! All work is observed in the same way: runs, items, flows, nodes, operations and the tiles of scopes.
 
 use std::collections::{BTreeMap, HashSet};
 use std::future::pending;
@@ -29,7 +29,7 @@ fn executors() -> Vec<(Executor, Arc<Ledger>)> {
     builders.into_iter().chain([simulated]).map(build).collect()
 }
 
-/// Returns how many pieces of each kind have ended in each way.
+/// Returns the number of pieces of work of each kind that have ended in each way.
 fn counts(spans: &[WorkSpan]) -> BTreeMap<(&'static str, &'static str), usize> {
     let mut counts = BTreeMap::new();
     spans.iter().for_each(|span| *counts.entry((span.work.kind_name(), span.ended.name())).or_insert(0) += 1);
@@ -101,7 +101,7 @@ fn a_node_is_ready_when_all_that_it_reads_has_ended() {
     }
 }
 
-/// Futures that wait for permits, and how many have come to that.
+/// Permits for futures, and the number of futures that have started to wait for one.
 struct Gate {
     permits: Semaphore,
     arrived: AtomicUsize,
@@ -115,7 +115,7 @@ impl Gate {
     }
 }
 
-/// A future and a loop of three, each behind the gate.
+/// A future and a loop of three iterations, each of which waits at the gate.
 fn gated(gate: &Arc<Gate>) -> Graph {
     let mut g = Graph::new();
     let (one, other) = (gate.clone(), gate.clone());
@@ -127,7 +127,7 @@ fn gated(gate: &Arc<Gate>) -> Graph {
 
 #[test]
 fn a_run_that_is_dropped_at_any_of_its_futures_ends_what_it_began() {
-    // Seen to fail where an aborted future does not end.
+    // Seen to fail when an aborted future does not end.
     for (exec, ledger) in executors() {
         for permits in 0..=4 {
             let gate = Arc::new(Gate { permits: Semaphore::new(permits), arrived: AtomicUsize::new(0) });
@@ -176,7 +176,7 @@ fn each_item_of_a_pipeline_begins_and_ends() {
         let items: HashSet<u64> =
             spans.iter().filter(|span| span.work.kind_name() == "item").map(|span| span.work.item).collect();
         assert_eq!((items, spans.iter().all(|span| span.work.run == id)), ((0..10).collect(), true));
-        // One that is dropped early.
+        // A stream of results that is dropped early.
         let mut results = exec.pipe(&pipeline, stream::iter(0..10));
         assert!(block_on(results.next()).unwrap().is_ok());
         drop(results);
@@ -224,7 +224,7 @@ fn a_flow_that_is_dropped_fails_or_panics_ends_so() {
         assert!((0..3).all(|_| poll_once(&mut dropped).is_pending()));
         drop(dropped);
         assert!(block_on(failing).is_err() && block_on(panicking).is_err());
-        // What was pushed ends as soon as a worker comes to it, or without workers at once.
+        // A pushed operation ends as soon as a worker runs it; without workers, at once.
         let engine = Engine::new(&exec).unwrap();
         block_on(engine.idle()).unwrap();
         drop((engine, exec));

@@ -1,4 +1,4 @@
-//! An observer that keeps account of all calls: work that begins ends, once, and bodies are nested.
+//! An observer that checks all calls: work that begins ends once, and bodies are nested.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -7,7 +7,7 @@ use std::thread::ThreadId;
 use anabranch::exec::{Observer, Origin, RunId, Work, WorkKind, WorkSpan};
 use anabranch::graph::NodeId;
 
-/// What tells pieces of work apart while they last.
+/// The identity of a piece of work until its end.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 enum Key {
     Run,
@@ -32,9 +32,9 @@ pub(super) struct Ledger(Mutex<Accounts>);
 
 #[derive(Default)]
 struct Accounts {
-    /// What has begun and not ended, with the number of its polls.
+    /// Work that has begun and not ended, with the number of its polls.
     open: HashMap<(RunId, Key), u32>,
-    /// What each thread is inside of.
+    /// The work that each thread is inside of.
     inside: HashMap<ThreadId, Vec<(RunId, Key)>>,
     ended: Vec<WorkSpan>,
     faults: Vec<String>,

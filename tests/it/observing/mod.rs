@@ -1,4 +1,4 @@
-//! Observers: told of every node that ran, of how it ended, and of none that did not run.
+//! Observers are called for every node that ran, with its end, and for no node that did not run.
 
 mod all_work;
 mod ledger;
@@ -18,7 +18,7 @@ use futures::future::join_all;
 
 use crate::support::{block_on, boxes, chain, panic_quietly, plan, poll_once};
 
-/// Returns an executor and what it writes down.
+/// Returns an executor and its timeline.
 fn observed(workers: usize, spans_max: usize) -> (Executor, Arc<Timeline>) {
     let timeline = Arc::new(Timeline::new(spans_max));
     (Executor::builder().workers(workers).observer(timeline.clone()).build().unwrap(), timeline)
@@ -129,7 +129,7 @@ fn a_timeline_keeps_no_more_than_it_was_told_to() {
 
 #[test]
 fn a_timeline_gives_each_run_of_a_plan_as_spans() {
-    // Seen to fail with the runs of other plans among them.
+    // Seen to fail when the runs of other plans are included.
     let (exec, timeline) = observed(2, 1000);
     let (plan, other) = (three(), three());
     for plan in [&plan, &other, &plan] {
@@ -147,8 +147,8 @@ fn a_timeline_gives_each_run_of_a_plan_as_spans() {
 
 #[test]
 fn measured_costs_put_the_critical_path_first() {
-    // The costs that were given say nothing; measured, the slow kernel comes first. Seen to fail with the
-    // costs that were given.
+    // The given costs are equal; with measured costs, the slow kernel comes first. Seen to fail with the
+    // given costs.
     let mut g = Graph::new();
     for node in 0..3 {
         let name = format!("k{node}");
@@ -261,7 +261,7 @@ fn runs_and_operations_of_a_flow_are_told_apart() {
     assert_ne!(nodes[0].work.run, operations[0].work.run);
 }
 
-/// Panics when it hears of an operation.
+/// Panics when it observes an operation.
 struct Touchy;
 
 impl Observer for Touchy {

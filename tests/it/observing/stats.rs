@@ -1,4 +1,4 @@
-//! What an executor says of itself at a moment.
+//! The statistics of an executor at one moment.
 
 use std::future::pending;
 use std::sync::mpsc;

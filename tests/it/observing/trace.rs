@@ -1,4 +1,4 @@
-//! The trace of a timeline: what Perfetto and Chrome read.
+//! The trace of a timeline, in the format of Perfetto and Chrome.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,11 +1,11 @@
-//! The rules, literally: all phases, and for each all orders in which nodes can be placed.
+//! The rules by brute force: all phases, and for each all orders in which nodes can be placed.
 
 use super::Items;
 
 /// Period, latency, depth, bytes.
 pub(super) type Score = (u64, u64, u32, u64);
 
-/// The phases that are the best but for their bytes.
+/// The phases that are best, not considering their bytes.
 pub(super) struct Best {
     /// Period, latency, depth.
     rank: (u64, u64, u32),
@@ -21,15 +21,15 @@ impl Best {
     }
 }
 
-/// Where all nodes are placed, in one order.
+/// The places of all nodes, in one order.
 struct Placing<'i> {
     items: &'i Items,
     phases: &'i [u32],
     /// By node: start and end.
     times: Vec<Option<(u64, u64)>>,
-    /// By resource and lane: when it is free.
+    /// By resource and lane: the time when it becomes free.
     free: Vec<Vec<u64>>,
-    /// Longer periods do not count.
+    /// Longer periods are ignored.
     limit: u64,
     best: Option<(u64, u64)>,
 }
@@ -60,7 +60,7 @@ pub(super) fn best(items: &Items, depth: u32, limit: u64) -> Option<Best> {
     }
 }
 
-/// Returns what is fixed, also for nodes that are kept together with a fixed one.
+/// Returns the fixed phases, also of nodes that are kept together with a fixed one.
 fn fixed(items: &Items) -> Vec<Option<u32>> {
     let mut fixed = items.fixed.clone();
     for group in &items.together {
@@ -120,7 +120,7 @@ impl Placing<'_> {
         for node in 0..self.phases.len() {
             let Some(start) = self.start(node).filter(|start| *start >= last) else { continue };
             let (resource, cost) = self.items.nodes[node];
-            // No order that goes on from here has a shorter period.
+            // No order that continues from here has a shorter period.
             if start + cost > self.limit {
                 return;
             }
@@ -133,7 +133,7 @@ impl Placing<'_> {
         }
     }
 
-    /// Returns when a node can start that is not placed, if its predecessors are.
+    /// Returns the earliest start of a node that is not placed, if its predecessors are placed.
     fn start(&self, node: usize) -> Option<u64> {
         if self.times[node].is_some() {
             return None;

@@ -1,4 +1,4 @@
-//! Results that are known from elsewhere: `cases/pipelines.json`.
+//! Published results: `cases/pipelines.json`.
 
 use anabranch::phases::{Beat, Bound, Method, Work};
 use serde_json::Value;
@@ -29,7 +29,7 @@ fn known_chains_have_the_known_period_latency_and_utilisation() {
     // Seen to fail with a latency from the start of the iteration.
     let mut count = 0;
     for chain_case in cases().as_array().unwrap().iter().filter(|case| case["chain"].is_array()) {
-        // Those with an order are checked where lists are: `src/phases/list.rs`.
+        // The cases with an order are checked in `src/phases/list.rs`.
         for case in chain_case["cases"].as_array().unwrap().iter().filter(|case| case["order"].is_null()) {
             let mut work = chain(chain_case);
             let given: Vec<u32> = case["phases"].as_array().unwrap().iter().map(|phase| phase.as_u64().unwrap() as u32).collect();
@@ -66,7 +66,7 @@ fn auto_finds_the_best_split_of_both_chains() {
 
 #[test]
 fn a_phase_runs_the_item_of_its_schedule_iteration() {
-    // Seen to fail with items that are not behind by phase.
+    // Seen to fail with items that are not delayed by their phase.
     let cases = cases();
     let table = cases.as_array().unwrap().iter().find(|case| case["id"] == "iteration_table_D2").unwrap();
     let mut work = Work::new();
@@ -99,7 +99,7 @@ fn a_phase_per_node_follows_the_topological_order() {
     assert_eq!(plan(&work), [3, 4, 1, 2, 4]);
     work.unpipelined(nodes[2]);
     assert_eq!(plan(&work), [2, 3, 0, 1, 3]);
-    // Feedback to a node before: one phase for all between.
+    // Feedback to an earlier node: one phase for all nodes between.
     work.feedback(nodes[3], nodes[0], 1);
     assert_eq!(plan(&work), [1, 2, 0, 1, 2]);
 }

@@ -1,4 +1,5 @@
-//! Large and extreme works: a heuristic plans what is too large for an exact search, always in the same way.
+//! Large and extreme works: a heuristic plans works that are too large for an exact search, always in the
+//! same way.
 
 use anabranch::phases::{Beat, Method, Phasing, Work};
 
@@ -91,7 +92,7 @@ fn a_long_chain_does_not_recurse() {
     let mut items = Items::chain(&resources, |_| 1);
     items.feedback.push((19_999, 0, 1));
     assert!(items.work().auto(4).unwrap().period_us() < 20_000.0);
-    // Feedback to a node behind keeps all between in one phase.
+    // Feedback to an earlier node keeps all nodes between in one phase.
     items.feedback.push((0, 19_999, 1));
     let phasing = items.work().auto(4).unwrap();
     assert_eq!((phasing.depth(), phasing.period_us()), (1, 20_000.0));

@@ -1,4 +1,4 @@
-//! What is wrong with a work: each error names it, and says what to do.
+//! Mistakes in a work: each error names the mistake, and says what to do.
 
 use anabranch::Error;
 use anabranch::graph::NodeId;
@@ -14,7 +14,7 @@ fn three() -> (Work, [NodeId; 3], Resource) {
     (work, nodes, resource)
 }
 
-/// The error of each way to plan; they are the same.
+/// Returns the error of all ways to plan, which is the same.
 fn fault(change: impl FnOnce(&mut Work, [NodeId; 3], Resource)) -> Error {
     let (mut work, nodes, resource) = three();
     change(&mut work, nodes, resource);

@@ -1,4 +1,4 @@
-//! Pipelines over items: phases, periods, latencies, what items do over time.
+//! Pipelines over items: phases, periods, latencies, and the items over time.
 
 mod brute;
 mod known;
@@ -41,7 +41,7 @@ impl Items {
         Self::new(&[1; 3], &nodes, &edges)
     }
 
-    /// A random graph, with all that a work can have if `is_rich`.
+    /// A random graph, with every feature of a work if `is_rich`.
     fn random(dice: &mut Dice, nodes_max: usize, is_rich: bool) -> Self {
         let nodes = 1 + dice.below(nodes_max);
         let resources = 1 + dice.below(3);

@@ -9,7 +9,7 @@ fn count(picture: &str, what: &str) -> usize {
     picture.matches(what).count()
 }
 
-/// The labels that stand in boxes.
+/// Returns the labels in boxes.
 fn labels(picture: &str) -> Vec<&str> {
     let boxes = picture.lines().filter(|line| line.starts_with("<g class=\"bar\">"));
     boxes.filter_map(|line| line.split("<text class=\"name\"").nth(1)?.split('>').nth(1)?.split('<').next()).collect()
@@ -36,7 +36,7 @@ fn two_periods_are_drawn_with_their_items() {
 
 #[test]
 fn a_label_that_is_too_long_keeps_its_item() {
-    // Seen to fail with labels that are cut at their end, and with a name of no letters before the item.
+    // Seen to fail with labels that are cut at their end, and with an empty name before the item.
     let mut work = Work::new();
     let cores = work.resource("cores", 1);
     let name = "a node whose name is far too long for its box";

@@ -1,4 +1,4 @@
-//! A phasing as text, and what it reports: bounds, loads, bytes, warnings.
+//! A phasing as text, and its report: bounds, loads, bytes, warnings.
 
 use anabranch::phases::{Bound, Work};
 use anabranch::plan::TimeUnit;
@@ -46,7 +46,7 @@ and 'track' has item N - 1
 
 #[test]
 fn the_bound_is_a_resource_a_path_or_the_order() {
-    // Seen to fail with paths before resources.
+    // Seen to fail when paths come before resources.
     let bound = |items: &Items, phases: &[u32]| items.written(phases).written().unwrap().bound();
     let chain = Items::chain(&[0, 1, 2], |_| 1);
     assert_eq!(bound(&chain, &[1, 1, 1]), Bound::CriticalPath(1));

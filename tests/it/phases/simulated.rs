@@ -1,5 +1,4 @@
-//! What items do over time: nothing is lost, nothing overtakes, and elastic time is never slower than
-//! lockstep.
+//! Items over time: none is lost, none overtakes another, and elastic time is never slower than lockstep.
 
 use std::collections::HashMap;
 
@@ -52,7 +51,7 @@ impl Pipeline {
         (item < self.count).then_some(item)
     }
 
-    /// Checks what holds for each beat, and returns the spans by node and item.
+    /// Checks the properties of every beat, and returns the spans by node and item.
     fn check(&self, beat: Beat, seed: u64) -> HashMap<(usize, u64), ItemSpan> {
         let spans = self.phasing.simulate(self.count, beat).unwrap();
         let of: HashMap<(usize, u64), ItemSpan> = spans.iter().map(|span| ((span.node.index(), span.item), *span)).collect();
@@ -119,7 +118,7 @@ fn elastic_time_is_never_slower_than_lockstep_and_nothing_is_lost() {
         faster += usize::from(makespan(&elastic) < makespan(&lockstep));
         deep += usize::from(pipeline.phasing.depth() > 2);
     }
-    // The pipelines are worth the test.
+    // The test covers enough faster and deep pipelines.
     assert!(faster > 1000 && deep > 1000, "{faster} are faster, {deep} are deep");
 }
 
@@ -152,7 +151,7 @@ fn in_lockstep_an_iteration_waits_for_the_one_before_and_full_ones_take_a_period
             assert!(takes <= phasing.period_us() && (!is_full || takes == phasing.period_us()), "seed {seed}");
             ends.push(end);
         }
-        // An item all of whose iterations are full takes the latency.
+        // An item whose iterations are all full takes exactly the latency.
         for item in (depth - 1..pipeline.count).filter(|item| item + depth <= pipeline.count) {
             let own = || spans.iter().filter(|span| span.item == item);
             let start = own().map(|span| span.start_us).fold(f64::INFINITY, f64::min);

@@ -19,8 +19,8 @@ fn check(items: &Items, depth: u32, seed: impl std::fmt::Display) {
     }
 }
 
-/// Searches literally for phases whose period is no longer than the one found. If one is shorter, or as long
-/// and better, this is returned; and none if no phases have the period that `found` tells of.
+/// Searches by brute force for the best phases whose period is at most that of `found`. Returns none if there
+/// are none.
 fn best(items: &Items, depth: u32, found: Option<&Phasing>) -> Option<brute::Best> {
     brute::best(items, depth, found.map_or(u64::MAX, |found| found.period_us() as u64))
 }
@@ -91,7 +91,7 @@ fn swapped((drawn, resources): &Drawn, node: usize) -> Drawn {
     (drawn, (0..resources.len()).map(rename).collect())
 }
 
-/// Returns whether no other way to number the nodes of the graph comes before this one. All are reached by
+/// Returns whether this numbering of the nodes is the first of the graph's. All numberings are reached by
 /// swaps of neighbours.
 fn is_first(graph: &Drawn) -> bool {
     let (mut seen, mut next) = (HashSet::from([graph.clone()]), vec![graph.clone()]);
@@ -109,9 +109,10 @@ fn is_first(graph: &Drawn) -> bool {
     true
 }
 
-/// Returns the edges that could be added and lead where a path leads; none if an edge of the graph does so.
+/// Returns the possible additional edges between nodes that a path connects. Returns none if an edge of the
+/// graph is already such a shortcut.
 fn shortcuts(drawn: u32, nodes: usize) -> Option<Vec<u32>> {
-    // By node: the nodes that lead to it.
+    // By node: its ancestors.
     let mut before = vec![0_u32; nodes];
     let mut shortcuts = Vec::new();
     for target in 0..nodes {
@@ -126,15 +127,15 @@ fn shortcuts(drawn: u32, nodes: usize) -> Option<Vec<u32>> {
     Some(shortcuts)
 }
 
-/// Checks all graphs of so many nodes, on so many resources; of large ones, with their nodes numbered in one
-/// way.
+/// Checks all graphs of `nodes` nodes, on up to `resources_max` resources. Large graphs are checked in only
+/// one numbering of their nodes.
 fn check_all_graphs(nodes: usize, resources_max: usize, depth: u32) {
     let (end, next) = (1_u32 << (nodes * (nodes - 1) / 2), AtomicU32::new(0));
     let check_some = || {
         let mut graphs = 0;
         while let Some(drawn) = Some(next.fetch_add(1, Relaxed)).filter(|&drawn| drawn < end) {
             graphs += check_graphs(drawn, nodes, resources_max, depth);
-            // A long run says how far it is.
+            // A long run reports its progress.
             if drawn % (1 << 16) == (1 << 16) - 1 {
                 println!("{} of {} sets of edges", drawn + 1, end);
             }
@@ -149,8 +150,8 @@ fn check_all_graphs(nodes: usize, resources_max: usize, depth: u32) {
     println!("{graphs} graphs of {nodes} nodes on up to {resources_max} resources, with up to {depth} phases");
 }
 
-/// Checks a graph on all resources, with all shortcuts; returns how many these are. If it has shortcuts
-/// itself, they are none: it was checked with those of the graph without.
+/// Checks a graph on all resources, with all shortcuts. Returns the number of checked graphs. A graph that
+/// already has shortcuts counts as 0: it was checked together with the graph without them.
 fn check_graphs(drawn: u32, nodes: usize, resources_max: usize, depth: u32) -> u64 {
     let Some(mut shortcuts) = shortcuts(drawn, nodes) else { return 0 };
     if setting("AUTO_REDUCED", 0) == 1 {
@@ -168,8 +169,8 @@ fn check_graphs(drawn: u32, nodes: usize, resources_max: usize, depth: u32) -> u
     graphs
 }
 
-/// Checks a graph with all sets of shortcuts. They change how many bytes are in flight, but no order, so one
-/// literal search does for all.
+/// Checks a graph with all sets of shortcuts. They change the bytes in flight, but no order, so one search by
+/// brute force suffices for all.
 fn check_shortcuts(graph: &Drawn, shortcuts: &[u32], depth: u32) {
     let auto = |items: &Items| items.work().auto(depth).expect("without feedback, one phase is legal");
     let without = items(graph, 0);

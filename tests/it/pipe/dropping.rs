@@ -48,7 +48,7 @@ fn words(tally: &Tallied) -> impl Stream<Item = Word> + Unpin + Send + use<> {
     stream::iter(1..).map(move |item| tally.word(item, item))
 }
 
-/// Checks that the executor holds nothing of any pipeline, and that the pipeline still runs.
+/// Checks that the executor holds no values of any pipeline, and that the pipeline still runs.
 fn is_as_before(exec: &Executor, pipeline: &Pipeline<Word, Word>, tally: &Tallied) {
     until(|| tally.alive() == 0 && exec.in_limbo() == 0 && exec.in_flight() == 0);
     let results = block_on(exec.pipe(pipeline, words(tally).take(4)).map(|word| word.unwrap().get()).collect::<Vec<_>>());
@@ -64,7 +64,7 @@ fn beats(pipeline: Pipeline<Word, Word>) -> [Pipeline<Word, Word>; 3] {
 
 #[test]
 fn a_pipeline_may_be_dropped_after_any_poll() {
-    // Seen to leak (lockstep, workers) when a cancel arrives at no gate for items that do not come.
+    // Seen to leak (lockstep, workers) when a cancel does not arrive at the gates for items that do not come.
     let tally = Tallied::default();
     for (exec, pipeline) in
         executors().into_iter().flat_map(|exec| beats(mixture(&tally)).map(|pipeline| (exec.clone(), pipeline)))
@@ -116,7 +116,7 @@ fn after_the_end_a_cancel_does_nothing() {
     }
 }
 
-/// A pipeline whose first node waits for a message for its item 0, and says when it does.
+/// A pipeline whose first node waits for a message for its item 0, and signals that it waits.
 fn gated() -> (Pipeline<u64, u64>, Arc<AtomicUsize>, mpsc::Sender<()>) {
     let ((open, gate), started) = (mpsc::channel(), Arc::new(AtomicUsize::new(0)));
     let (gate, counted) = (Mutex::new(gate), started.clone());
@@ -211,7 +211,7 @@ fn a_cancel_while_the_states_are_made_ends_the_pipeline() {
 
 #[test]
 fn a_shutdown_ends_a_pipeline_whose_consumer_does_not_poll() {
-    // Seen to hang (lockstep, workers) when a cancel arrives at no gate for items that do not come.
+    // Seen to hang (lockstep, workers) when a cancel does not arrive at the gates for items that do not come.
     let tally = Tallied::default();
     for (polls, pipeline) in (0..6).flat_map(|polls| beats(mixture(&tally)).map(|pipeline| (polls, pipeline))) {
         for exec in executors() {
@@ -300,8 +300,8 @@ fn results_that_are_there_are_given_out_after_a_cancel() {
 
 #[test]
 fn an_item_that_a_cancel_keeps_from_beginning_has_no_result() {
-    // The source cancels while it is asked for an item. Seen to fail (a panic in a poll) in lockstep, with an
-    // item that is taken as done because the one before it in its place was.
+    // The source cancels while it is polled for an item. Seen to fail (a panic in a poll) in lockstep, when
+    // an item was taken as done because the previous item in its place was done.
     for (cancelled_at, failed_at) in (0..8).flat_map(|at| (0..8).map(move |failed| (at, failed))) {
         for (exec, beat) in executors().into_iter().flat_map(|exec| [(exec.clone(), Beat::Lockstep), (exec, Beat::Elastic)]) {
             let pipeline = each(move |g, item: Value<u64>| {

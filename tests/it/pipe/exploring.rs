@@ -1,5 +1,5 @@
-//! Pipelines in every order of their nodes, as `explore` finds them. How many orders there are is counted
-//! apart from it, by the rules of pipelines alone.
+//! Pipelines in every order of their nodes, as `explore` finds them. The number of orders is counted
+//! independently, by the rules of pipelines alone.
 
 use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet};
@@ -19,21 +19,21 @@ enum Node {
     Task,
     /// Adds up the items.
     Sum,
-    /// A future that is pending so many times.
+    /// A future that is pending this many times.
     Async(usize),
     /// The same, and adds up the items.
     AsyncSum(usize),
-    /// Adds what the node of this phase has made for an item before.
+    /// Adds the result of this phase's node for an earlier item.
     Fed(usize),
     /// Fails for this item.
     Failing(usize),
     /// Reads the item, and not the node before.
     Aside,
-    /// Adds what the two nodes before have made.
+    /// Adds the results of the previous two nodes.
     Join,
 }
 
-/// Nodes over items, each of which reads the one before, but for those that read others.
+/// Nodes over items. Each node reads the previous one, unless its kind says otherwise.
 #[derive(Clone, Debug)]
 struct Case {
     /// Of each phase.
@@ -92,7 +92,7 @@ impl Case {
         values[self.nodes.len()]
     }
 
-    /// What the nodes make, one item after the other.
+    /// Returns the results of the nodes, item by item.
     fn made(&self) -> Vec<Vec<Option<u64>>> {
         let (mut sums, mut fed) = (vec![0; self.nodes.len()], vec![Vec::new(); self.nodes.len()]);
         let mut items = Vec::new();
@@ -111,7 +111,7 @@ impl Case {
                     Node::Aside => Some(3 * (item as u64 + 1) + 1),
                     Node::Join => before(2).map(|other| other + x),
                 });
-                // What is fed back stays where an item fails.
+                // The fed value stays the same if an item fails.
                 let last = fed[phase].last().copied().unwrap_or(0);
                 fed[phase].push(value.unwrap_or(last));
                 made.push(value);
@@ -121,7 +121,7 @@ impl Case {
         items
     }
 
-    /// The results, or the names of the nodes that fail.
+    /// Returns the results, or the names of the nodes that fail.
     fn expected(&self) -> Vec<Found> {
         let result = |(item, made): (usize, Vec<Option<u64>>)| {
             let fails = self.nodes.iter().position(|node| *node == Node::Failing(item));
@@ -198,8 +198,8 @@ async fn pend(times: usize) {
     }
 }
 
-/// Counts the orders of a case. How many steps of each node are done, for each item, says which may come
-/// next.
+/// Counts the orders of a case. The number of steps done of each node, for each item, determines which may
+/// come next.
 struct Orders<'a> {
     case: &'a Case,
     made: Vec<Vec<Option<u64>>>,
@@ -212,7 +212,7 @@ impl<'a> Orders<'a> {
         Self { case, made: case.made(), known: HashMap::new() }.behind(&vec![0; nodes])
     }
 
-    /// The orders of all that is left.
+    /// Returns the number of orders of the remaining steps.
     fn behind(&mut self, done: &[usize]) -> u64 {
         if let Some(&orders) = self.known.get(done) {
             return orders;
@@ -231,7 +231,7 @@ impl<'a> Orders<'a> {
         orders
     }
 
-    /// The steps of a node. One that lacks an input takes one, too.
+    /// Returns the steps of a node. A node that lacks an input takes one step, too.
     fn steps(&self, item: usize, phase: usize) -> usize {
         match self.case.nodes[phase] {
             Node::Async(yields) | Node::AsyncSum(yields) if self.made[item][phase].is_some() => yields + 1,
@@ -247,7 +247,7 @@ impl<'a> Orders<'a> {
         (0..self.case.nodes.len()).all(|phase| self.has_ended(done, item, phase))
     }
 
-    /// The iterations that were free until now.
+    /// Returns the number of iterations that have been free so far.
     fn room(&self, done: &[usize]) -> usize {
         let items = 0..self.case.items;
         let is_done = |item: &usize| self.is_done(done, *item);
@@ -263,7 +263,7 @@ impl<'a> Orders<'a> {
 
     fn may_begin(&self, done: &[usize], item: usize, phase: usize) -> bool {
         let (case, items) = (self.case, self.case.items);
-        // Of an item that does not come, once that is known.
+        // For an item that does not come: once that is known.
         let has_ended = |item: isize, phase| match usize::try_from(item) {
             Ok(item) if item < items => self.has_ended(done, item, phase),
             Ok(_) => self.room(done) > items,
@@ -281,7 +281,7 @@ impl<'a> Orders<'a> {
             Node::Fed(by) => has_ended(item - (1 + by - phase) as isize, by),
             _ => true,
         };
-        // The cell of the feedback was read by the item before in its iteration.
+        // The cell of the feedback was read by the previous item of its iteration.
         let is_read = fed(phase).is_none_or(|reader| {
             reader == phase || has_ended(item + (1 + phase - reader) as isize - case.slots as isize, reader)
         });
@@ -289,7 +289,7 @@ impl<'a> Orders<'a> {
     }
 }
 
-/// Runs a case in every order. All its results are right, and nothing stays.
+/// Runs a case in every order. Checks that all results are right, and that no value stays.
 fn explore_all(case: &Case) -> u64 {
     let (tally, expected) = (Tallied::default(), case.expected());
     let pipeline = case.pipeline(&tally);
@@ -310,7 +310,7 @@ fn pipelines_give_their_results_in_every_order() {
     // Seen to fail with phases that hold a state, or feed, and have no own order; with a lag that is one too
     // small; without the arrow from a feedback's reader (where that is no ancestor of the maker); without the
     // arrows of lockstep from its first phase; with programs that run on without a choice; and with items
-    // that begin only when all before them are over.
+    // that begin only when all earlier items have ended.
     use Node::{Aside, Fed, Join, Sum, Task};
     // Without an item that begins in the place of another, the numbers are known: Young tableaux.
     assert_eq!(explore_all(&case(&[Task, Task], 3, 3)), 90);
@@ -374,7 +374,8 @@ fn futures_end_in_every_order() {
     }
 }
 
-/// Runs a plan of the same nodes over a stream, in every order. Returns in how many ways results came.
+/// Runs a plan of the same nodes over a stream, in every order. Returns the number of different orders of
+/// results.
 fn explore_stream(case: &Case) -> usize {
     let (tally, mut ways) = (Tallied::default(), HashSet::new());
     let mut g = Graph::new();
@@ -420,14 +421,14 @@ fn streams_of_runs_give_their_outputs_in_every_order() {
     ] {
         let ordered = case(nodes, slots, items);
         assert_eq!(explore_stream(&ordered), 1);
-        // Each result is one of those in flight, of which there are as many as slots until the end.
+        // Each result is that of an item in flight. As many items as slots are in flight until the end.
         assert_eq!(explore_stream(&Case { is_unordered: true, ..ordered }), ways);
     }
 }
 
 #[test]
 fn injected_faults_fail_their_node_in_every_order() {
-    // Seen to fail with faults that are not looked for in tasks.
+    // Seen to fail with faults that are not checked in tasks.
     use Node::{Async, Fed, Sum, Task};
     for (case, at) in [
         (case(&[Task, Sum, Task], 2, 3), 0),
@@ -440,7 +441,8 @@ fn injected_faults_fail_their_node_in_every_order() {
         let node = pipeline.schedule().shape().ids().nth(at).unwrap();
         let mut orders = 0;
         let explored = explore(50_000, |exec| {
-            // Skipped nodes are chosen as well: so what was chosen without the fault can be chosen with it.
+            // Skipped nodes are chosen as well, so the choices made without the fault are also possible with
+            // it.
             assert_eq!(block_on(exec.pipe(&pipeline, case.source(&tally)).count()), case.items);
             let order = Order::Replay(exec.choices());
             let faulty = Executor::builder().simulated(order, Faults::new(orders).fail_node(node)).build()?;
@@ -458,8 +460,8 @@ fn injected_faults_fail_their_node_in_every_order() {
 #[test]
 fn a_failure_names_choices_that_give_the_same_order_of_items_again() {
     // Seen to fail without the first of the choices, and (an order is missing) with items that begin only
-    // when all before them are over.
-    // The second node of the items is wide, and writes down in which order it has seen them.
+    // when all earlier items have ended. The second node of the items is wide, and records the order in which
+    // it has seen them.
     let seen = Arc::new(Mutex::new(Vec::new()));
     let writes = seen.clone();
     let pipeline = super::each(move |g, item: Value<u64>| {
@@ -473,7 +475,7 @@ fn a_failure_names_choices_that_give_the_same_order_of_items_again() {
         seen.lock().unwrap().clone()
     };
     let refused = || Executor::builder().simulated(Order::InOrder, Faults::new(0).fail(2.0)).build().map(|_| ());
-    // Of the last item, the place is free when the first one is over.
+    // The place of the last item becomes free when the first item has ended.
     for wanted in [[0, 3, 2, 1], [2, 1, 0, 3], [1, 0, 3, 2]] {
         let mut tried = 0;
         let error = explore(50_000, |exec| {

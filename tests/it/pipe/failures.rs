@@ -11,7 +11,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use super::{Tallied, Word, each};
 use crate::support::{block_on, executors, until};
 
-/// Numbers the items in a state, and fails for some of them behind it.
+/// Numbers the items in a state. A later node fails for some of them.
 fn numbered(is_bad: fn(u64) -> bool) -> Pipeline<u64, (u64, u64)> {
     let built = Pipeline::new("numbered", &Ranked::default(), move |g, item: Value<u64>| {
         let mut count = g.state("count", || 0u64);
@@ -102,7 +102,7 @@ fn values_of_failed_items_are_dropped_at_their_end() {
 
 #[test]
 fn an_item_without_gates_leaves_only_its_results() {
-    // Seen to leak words with ends that do nothing but that the item is done.
+    // Seen to leak words with ends that only mark the item as done.
     let tally = Tallied::default();
     for exec in executors() {
         let pipeline =
@@ -116,7 +116,7 @@ fn an_item_without_gates_leaves_only_its_results() {
 
 #[test]
 fn a_result_beside_a_failure_is_dropped() {
-    // Seen to leak words with failed items whose end does nothing but that the item is done.
+    // Seen to leak words with failed items whose end only marks the item as done.
     let tally = Tallied::default();
     for exec in executors() {
         let own = tally.clone();
@@ -189,7 +189,7 @@ fn a_guard_that_outlives_its_future_fails_the_next_item_and_no_other() {
 
 #[test]
 fn a_choice_that_there_is_not_fails_the_item_that_is_next_and_loses_nothing() {
-    // Seen to fail no item with the fault in the first iteration: its item may be over.
+    // Seen to fail no item when the fault was in the first iteration: its item may have ended.
     let tally = Tallied::default();
     let step = |x: &Word| x.clone();
     let pipeline = each(|g, item: Value<Word>| {

@@ -1,4 +1,4 @@
-//! Feedback: which earlier item it is from, and what it is when that one failed.
+//! Feedback: the earlier item that it is from, and its value if that item failed.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use futures::{StreamExt, stream};
 
 use crate::support::{block_on, executors};
 
-/// Each item's result is itself and the item that the feedback is from: `lag` before, or -1.
+/// Each result is the item and the item that the feedback is from: the one `lag` before, or -1.
 fn lagged(lag: u32) -> Pipeline<i64, (i64, i64)> {
     let built = Pipeline::new("lagged", &Ranked::default(), |g, item: Value<i64>| {
         let before = g.feedback("before", || -1i64);
         let early = g.task("early", &*before, |before: &i64| *before);
         let late = g.task("late", (&early, &item), |_: &i64, item: &i64| *item);
         g.node(&late).phase(lag);
-        // So that there are no gaps between the two.
+        // There are no empty phases between the two.
         let last = (1..lag).fold(early, |last, phase| {
             let next = g.task(format!("phase {phase}"), &last, |last: &i64| *last);
             g.node(&next).phase(phase);
@@ -58,7 +58,7 @@ fn a_pipeline_prints_how_old_its_feedback_is() {
 
 #[test]
 fn nodes_that_read_one_feedback_stay_in_one_phase() {
-    // Seen to fail (as an error of `Each` and `Auto`) with readers that go to phases by themselves.
+    // Seen to fail (as an error of `Each` and `Auto`) with readers that are moved to phases independently.
     let moving = || {
         let built = Pipeline::new("moving", &Ranked::default(), |g, target: Value<f64>| {
             let before = g.feedback("before", || 0.0);
@@ -102,7 +102,7 @@ fn summed(is_async: bool) -> Pipeline<i64, i64> {
 
 #[test]
 fn the_feedback_before_stays_where_its_node_or_its_item_fails() {
-    // Seen to fail with a feed that is left out where the node has no value.
+    // Seen to fail with a feed that is skipped if the node has no value.
     for exec in executors() {
         for (slots, is_async) in [(1, false), (2, true), (3, false), (8, true)] {
             let items = [Ok(1), Ok(-1), Err("none"), Ok(2), Ok(-1), Ok(-1), Ok(-1), Err("none"), Err("none"), Ok(4), Ok(8)];

@@ -1,4 +1,4 @@
-//! Mistakes in pipelines: each error names what is wrong, and says what to do.
+//! Mistakes in pipelines: each error names the mistake, and says what to do.
 
 use anabranch::graph::{Graph, times};
 use anabranch::pipe::{Beat, Phases, State};
@@ -344,7 +344,7 @@ fn a_result_that_something_else_may_hold_is_refused() {
 
 #[test]
 fn a_feedback_is_not_fed_to_another() {
-    // Seen to fail without the check. The copy would not be ordered behind what is copied.
+    // Seen to fail without the check. The copy would not be ordered after its source.
     let text = mistake(|g, item| {
         let (first, second) = (g.feedback("first", || 0), g.feedback("second", || 0));
         let out = add(g, "out", 1, &first, &second);

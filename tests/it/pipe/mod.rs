@@ -28,7 +28,7 @@ use futures::Stream;
 
 use crate::support::{Counted, Tally, executors};
 
-/// Makes words that count themselves.
+/// Makes counted words.
 #[derive(Clone, Default)]
 pub(crate) struct Tallied(Tally);
 
@@ -72,7 +72,7 @@ fn poll_next<S: Stream + Unpin>(stream: &mut S) -> Poll<Option<S::Item>> {
     Pin::new(stream).poll_next(&mut Context::from_waker(Waker::noop()))
 }
 
-/// Builds a pipeline of a phase for each node.
+/// Builds a pipeline with one phase for each node.
 fn each<I: Send + Sync + 'static, T: Data>(build: impl FnOnce(&mut Graph, Value<I>) -> Value<T>) -> Pipeline<I, T> {
     Pipeline::new("pipeline", &Ranked::default(), build).and_then(|pipeline| pipeline.phases(Phases::Each)).unwrap()
 }
@@ -85,8 +85,8 @@ fn chained(depth: usize) -> Pipeline<u64, u64> {
     each(|g, item| crate::support::chain(g, &item, depth))
 }
 
-/// Two pipelines that give the same results. Runs on workers have the first in one phase. In the second,
-/// every other node holds a state, so no phases are joined.
+/// Two pipelines that give the same results. On workers, the first runs in one phase. In the second, every
+/// other node holds a state, so no phases are joined.
 fn chained_and_held(depth: usize) -> [Pipeline<u64, u64>; 2] {
     let held = |g: &mut Graph, item| {
         (0..depth).fold(item, |last, number| match number % 2 {
@@ -108,7 +108,7 @@ fn each_run(depth: usize) -> impl Iterator<Item = (Executor, Pipeline<u64, u64>)
     executors().into_iter().flat_map(move |exec| chained_and_held(depth).map(|pipeline| (exec.clone(), pipeline)))
 }
 
-/// A pipeline of three phases, the second of them async: it is pending so many times, and has a state. Its
+/// A pipeline of three phases, the second of them async: it is pending `yields` times, and has a state. Its
 /// result is the sum of all items so far.
 fn sums(tally: &Tallied, yields: usize) -> Pipeline<Word, Word> {
     let [first, sum] = [(); 2].map(|()| tally.clone());

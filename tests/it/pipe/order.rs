@@ -1,4 +1,4 @@
-//! Results come in the order of the items, one for each, however many items there are.
+//! Results come in the order of the items, one for each, for any number of items.
 
 use std::time::{Duration, Instant};
 
@@ -63,8 +63,9 @@ fn a_pipeline_runs_again_and_side_by_side_with_itself() {
 
 #[test]
 fn the_stream_ends_after_any_number_of_items() {
-    // Seen to hang (lockstep) when the end of the source arrives at no gate for items that do not come. Seen
-    // to abort (lockstep, more slots than phases) when arrivals of the first items for none count as others.
+    // Seen to hang (lockstep) when the end of the source does not arrive at the gates for items that do not
+    // come. Seen to abort (lockstep, more slots than phases) when arrivals of the first items for none count
+    // as others.
     for exec in executors() {
         for depth in 1..=6 {
             for beat in [Beat::Elastic, Beat::Lockstep] {
@@ -84,7 +85,7 @@ fn the_stream_ends_after_any_number_of_items() {
 
 #[test]
 fn items_go_through_phases_that_are_joined_past_another() {
-    // Seen to fail with phases that are joined to the next one, whichever they lead to.
+    // Seen to fail with phases that are always joined to the next one, regardless of their successors.
     let pipeline = each(|g, item: Value<u64>| {
         let [a, b] = [("a", 2), ("b", 3)].map(|(name, by)| g.task(name, &item, move |x: &u64| by * x));
         let c = g.task("c", &a, |x: &u64| x + 1);
@@ -111,7 +112,7 @@ fn a_stream_that_has_ended_gives_none_again_and_says_that_it_has() {
 
 #[test]
 fn items_go_through_a_pipeline_without_nodes() {
-    // Seen to fail (as a panic) with a ticket for no programs.
+    // Seen to fail (as a panic) with a ticket without programs.
     let same = Pipeline::new("same", &Ranked::default(), |_, item: Value<u64>| item).unwrap();
     let empty = Graph::new().compile().unwrap();
     for exec in executors() {
@@ -124,7 +125,7 @@ fn items_go_through_a_pipeline_without_nodes() {
 
 #[test]
 fn many_nodes_in_many_phases_begin_soon() {
-    // Seen to fail (it takes minutes) with gates and phases that are found out edge by edge.
+    // Seen to fail (it takes minutes) with gates and phases that are computed edge by edge.
     let long = Pipeline::new("long", &Ranked::default(), |g: &mut Graph, item| chain(g, &item, 30_000)).unwrap();
     assert_eq!(long.depth(), 1);
     let deep = each(|g, item: Value<u64>| chain(g, &item, 1000));
@@ -134,15 +135,15 @@ fn many_nodes_in_many_phases_begin_soon() {
 
 #[test]
 fn the_only_worker_and_a_poll_count_down_the_same_gates() {
-    // Cheap items are run by the poll, too. The value of `word` is released by two phases. Seen to fail
-    // (words stay alive) with a worker that counts as if it were alone, and a pause in the midst of a count.
+    // The poll runs cheap items, too. The value of `word` is released by two phases. Seen to fail (words stay
+    // alive) with a worker that counts as if it were alone, and a pause in the middle of a count.
     let tally = Tallied::default();
     let words = tally.clone();
     let pipeline = each(move |g, item: Value<u64>| {
         let mut total = g.state("total", || 0u64);
         let word = g.task("word", &item, move |x: &u64| words.word(*x, *x));
         let twice = g.task("twice", &word, |word: &Word| {
-            // Now and then items are dear for a while, so the poll and the worker take turns.
+            // From time to time items are expensive, so the poll and the worker take turns.
             let end = Instant::now() + Duration::from_micros(if word.item % 100 < 10 { 2 } else { 0 });
             while Instant::now() < end {}
             2 * word.get()

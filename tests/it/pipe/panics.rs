@@ -1,4 +1,4 @@
-//! Panics in everything that is foreign to the library: none aborts or hangs, and what follows works.
+//! Panics in all foreign code: none aborts or hangs, and later work succeeds.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use futures::{Stream, StreamExt, stream};
 use super::{chained_and_held, each};
 use crate::support::{Deed, block_on, executors, hooked, panic_quietly, until};
 
-/// Runs a pipeline over 0..10, and returns what is said of the items that fail.
+/// Runs a pipeline over 0..10, and returns the messages of the items that fail.
 fn failures(exec: &Executor, pipeline: &Pipeline<u64, u64>) -> Vec<(u64, String)> {
     let results = block_on(exec.pipe(pipeline, stream::iter(0..10)).collect::<Vec<_>>());
     assert_eq!(results.len(), 10);
@@ -194,7 +194,7 @@ fn a_value_whose_drop_panics_fails_nothing_but_its_item() {
     }
 }
 
-/// Whose drop panics, but for the first: as an item, and as a feedback that is replaced.
+/// A value whose drop panics, except for the first one: as an item, and as a feedback that is replaced.
 #[derive(Clone)]
 struct Bomb(u64);
 
@@ -208,7 +208,7 @@ impl Drop for Bomb {
 
 #[test]
 fn items_and_feedback_whose_drops_panic_leave_all_results() {
-    // Seen to abort with a feedback whose old value is dropped before the new one is there.
+    // Seen to abort with a feedback whose old value is dropped before the new one is stored.
     for exec in executors() {
         let pipeline = Pipeline::new("pipeline", &Ranked::default(), |g: &mut Graph, item: Value<Bomb>| {
             let before = g.feedback("before", || Bomb(0));

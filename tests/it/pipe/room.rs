@@ -95,7 +95,7 @@ fn a_pipeline_awaited_in_a_task_of_its_executor_is_an_error() {
         let outer = each(move |g, item| {
             let own = own.clone();
             g.task("outer", &item, move |_: &u64| {
-                // A source that never yields: whatever other workers do, this must wait.
+                // A source that never yields an item: this must wait, regardless of other workers.
                 let mut inner = own.pipe(&chained(1), stream::pending());
                 smol::block_on(inner.next()).unwrap().unwrap_err().to_string()
             })

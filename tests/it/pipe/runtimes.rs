@@ -14,7 +14,7 @@ fn one_thread() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// Runs the suite with something that blocks on a future.
+/// Runs the suite with a function that blocks on a future.
 macro_rules! under {
     ($($name:ident: $block_on:expr),* $(,)?) => {
         $(

@@ -1,4 +1,4 @@
-//! The settings of a pipeline: what they leave as it is, and in which order they can be given.
+//! The settings of a pipeline: what they keep, and the orders in which they can be given.
 
 use std::sync::Arc;
 
@@ -33,8 +33,8 @@ fn a_plan_is_compiled_again_only_for_other_phases() {
     assert!(!is_same_plan(&pipeline, &pipeline.clone().phases(Phases::Auto { depth: 2 }).unwrap()));
 }
 
-/// A chain whose second node is in phase 2 and whose last is in phase 4; the second reads what the third has
-/// made for an item before.
+/// A chain whose second node is in phase 2 and whose last is in phase 4. The second reads the third's result
+/// for an earlier item.
 fn fed() -> Pipeline<u64, u64> {
     let build = |g: &mut Graph, item: Value<u64>| {
         let before = g.feedback("before", || 0);
@@ -51,8 +51,8 @@ fn fed() -> Pipeline<u64, u64> {
 
 #[test]
 fn settings_that_fit_each_other_can_be_given_phases_first_then_items_in_flight() {
-    // In any other order they may fail, and else give the same. Seen to fail with `phases` that forget the
-    // items in flight.
+    // In any other order they may fail. If not, they give the same result. Seen to fail with `phases` that
+    // forget the items in flight.
     const ORDERS: [[usize; 3]; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
     let all = [Phases::Written, Phases::Each, Phases::Auto { depth: 1 }, Phases::Auto { depth: 2 }];
     for (phases, beat, items) in all

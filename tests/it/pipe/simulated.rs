@@ -33,7 +33,7 @@ fn makespan_us(pipeline: &Pipeline<u64, u64>, items: u32) -> f64 {
     pipeline.simulation(items).unwrap().run().unwrap().makespan_us()
 }
 
-/// Returns when a node of an item began and ended.
+/// Returns the begin and the end of a node of an item.
 fn span(log: &SimLog, name: &str) -> (f64, f64) {
     let is_it = |span: &&anabranch::plan::Span| *log.shape().nodes()[span.node.index()].name == *name;
     let span = *log.spans().iter().find(is_it).expect("the node has run");
@@ -42,7 +42,7 @@ fn span(log: &SimLog, name: &str) -> (f64, f64) {
 
 #[test]
 fn chains_take_the_periods_of_the_table() {
-    // Seen to fail with the nodes of an item before those of the items behind it: then the CPU does the last
+    // Seen to fail when the nodes of an item come before those of later items: then the CPU runs the last
     // node of item k before the first of item k + 1, and the fourth chain has the period 4.
     let (gpu, cpu) = (Backend::Gpu, Backend::Cpu);
     let table = [
@@ -78,7 +78,7 @@ fn wide_phases_have_as_many_items_at_once_as_cores_and_in_flight() {
     assert_eq!(makespan_us(1, 8, 8), 8.0);
 }
 
-/// Runs so many items with room for all of them on the machine.
+/// Runs `items` items with room for all of them on the machine.
 fn wide_us<I, T>(pipeline: &Pipeline<I, T>, items: u32) -> f64 {
     let machine = Slots::default().compute(1000).copy_up(1000).cores(1000);
     let log = pipeline.simulation(items).unwrap().slots(machine).run().unwrap();
@@ -88,9 +88,9 @@ fn wide_us<I, T>(pipeline: &Pipeline<I, T>, items: u32) -> f64 {
 
 #[test]
 fn elastic_is_never_slower_than_lockstep() {
-    // With room for all nodes, elastic has some of the waits of lockstep, and no others. Without, elastic may
-    // hold a core when lockstep would leave it to another node: with two cores 55 of the first 4,000 were
-    // slower, by at most 13 %. Seen to fail with the two swapped.
+    // With room for all nodes, elastic has some of the waits of lockstep, and no others. Without room,
+    // elastic may hold a core that lockstep would leave to another node: with two cores 55 of the first 4,000
+    // were slower, by at most 13 %. Seen to fail with the two swapped.
     let (tally, mut dice) = (Tallied::default(), Dice::new(1));
     for seed in 0..400 {
         let elastic = of_seed(seed, &tally).beat(Beat::Elastic).unwrap();
@@ -153,7 +153,7 @@ fn an_item_that_fails_does_not_disturb_the_others() {
 
 #[test]
 fn items_run_in_any_order_without_races() {
-    // Seen to fail without the waits for what begins a phase.
+    // Seen to fail without the waits for the beginning of a phase.
     let tally = Tallied::default();
     for seed in 0..200 {
         let simulation = of_seed(seed, &tally).simulation(20).unwrap().one_at_a_time();

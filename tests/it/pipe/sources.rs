@@ -1,4 +1,4 @@
-//! Sources: when they are polled, and sources that never yield, never end, panic, or wake for nothing.
+//! Sources: when they are polled, and sources that never yield, never end, panic, or wake spuriously.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use futures::{Stream, StreamExt, future, stream};
 use super::{Tallied, chained, each_run, poll_next, sums};
 use crate::support::{Alarm, block_on, executors, panic_quietly, until};
 
-/// Counts the polls of a source, and what it gave.
+/// Counts the polls and the items of a source.
 #[derive(Default)]
 struct Seen {
     polls: AtomicUsize,
@@ -151,7 +151,7 @@ fn an_item_that_is_slow_wakes_the_consumer_once() {
         let (alarm, waker) = Alarm::new();
         assert!(Pin::new(&mut results).poll_next(&mut Context::from_waker(&waker)).is_pending());
         let polls = counts.polls.load(SeqCst);
-        // Another worker ends the items behind. The last has a run behind it, so that its end is over, too.
+        // Another worker ends the later items. A run follows the last one, so its end is complete, too.
         until(|| exec.workers() == 1 || ended.load(SeqCst) == 3);
         until(|| exec.workers() == 1 || block_on(exec.run(&nothing(), anabranch::Inputs::new())).is_ok());
         assert_eq!((polls, counts.given.load(SeqCst), alarm.rings()), (4, 4, 0), "as many as there are slots");

@@ -61,7 +61,7 @@ fn unordered_outputs_are_all_there() {
 
 #[test]
 fn unordered_outputs_have_their_turn_though_newer_ones_are_done() {
-    // Seen to fail with a search that does not go on behind what it took: item 1 never came.
+    // Seen to fail with a search that does not go on after the item that it took: item 1 never came.
     const SLOTS: u32 = 4;
     let (ran, begun) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (counted, given) = (ran.clone(), begun.clone());

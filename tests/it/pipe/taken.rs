@@ -38,7 +38,7 @@ fn a_value_is_read_before_it_is_taken_whatever_the_phases() {
 
 #[test]
 fn an_item_is_read_before_it_is_taken_whatever_the_phases() {
-    // Seen to fail as the test before.
+    // Seen to fail with phases that know only the edges of the graph, and not the orders of takers.
     for phases in [Phases::Written, Phases::Each, Phases::Auto { depth: 2 }] {
         let built = Pipeline::new("two", &Ranked::default(), |g: &mut Graph, item: Value<Vec<u64>>| {
             let taken = g.task("take", take(&item), |list: Vec<u64>| list[0]);
@@ -60,7 +60,7 @@ fn an_item_is_read_before_it_is_taken_whatever_the_phases() {
 
 #[test]
 fn a_taker_in_an_earlier_phase_than_a_reader_is_an_error() {
-    // Seen to fail as the tests before.
+    // Seen to fail with phases that know only the edges of the graph, and not the orders of takers.
     let error = three(Some([1, 3, 2])).map(|_| ()).unwrap_err();
     assert_eq!(error.node(), Some("take"));
     let text = "'take' takes 'make' by value in phase 2, and 'read' reads it in phase 3, a later one: put 'take' in phase 3 or \

@@ -1,4 +1,5 @@
-//! Pipelines that prove themselves: `Pipeline::verify`. What it finds is in `src/plan/rules.rs`.
+//! `Pipeline::verify` accepts compiled pipelines. The tests of the mistakes that it finds are in
+//! `src/plan/rules.rs`.
 
 use anabranch::graph::times;
 use anabranch::pipe::{Beat, Phases};
@@ -75,7 +76,7 @@ fn nodes_on_several_devices_and_loops_are_right() {
     pipeline.verify().unwrap();
     let log = pipeline.simulation(30).unwrap().run().unwrap();
     assert!(log.races().unwrap().is_empty());
-    // The one that spans three devices runs on each.
+    // The node that spans three devices runs on each.
     assert_eq!(log.spans().len(), 30 * 7);
     pipeline.clone().beat(Beat::Lockstep).unwrap().verify().unwrap();
     pipeline.serial().verify().unwrap();

@@ -1,4 +1,4 @@
-//! The properties of every schedule, checked by a happens-before pass that knows nothing but the programs.
+//! The properties of every schedule, checked by a happens-before pass over the programs alone.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -10,15 +10,15 @@ use anabranch::policy::{MinStreams, Policy, ReadySet};
 use super::policies;
 use super::shapes::{for_many_shapes, random_shape};
 
-/// Which runs of nodes come before which, from nothing but the programs. A node that spans devices is run
-/// once on each.
+/// The order between runs of nodes, derived from the programs alone. A node that spans devices is run once on
+/// each.
 struct Before {
     /// The stream and the node of each run, in an order that can be issued.
     runs: Vec<(u32, NodeId)>,
-    /// For each run its direct predecessors: the run before it in its program, and those that recorded a
-    /// point it waits for.
+    /// For each run, its direct predecessors: the previous run of its program, and those that recorded a
+    /// point that it waits for.
     direct: Vec<Vec<(usize, bool)>>,
-    /// For each run all that come before it, as bits.
+    /// For each run, all its predecessors, as bits.
     all: Vec<Vec<u64>>,
 }
 
@@ -60,7 +60,7 @@ impl Before {
         before
     }
 
-    /// All that comes before `run`, leaving out one wait.
+    /// Returns all predecessors of `run`, without those through one wait.
     fn union(&self, run: usize, without: Option<usize>) -> Vec<u64> {
         let mut all = vec![0; self.all[run].len()];
         for &(source, _) in self.direct[run].iter().filter(|&&(source, is_wait)| !(is_wait && Some(source) == without)) {
@@ -70,13 +70,13 @@ impl Before {
         all
     }
 
-    /// For each run the runs that it must come after: of each node that it depends on the one on its own
-    /// stream, else those on its device, else all.
+    /// Returns, for each run, the runs that must precede it. Of each node that it depends on, that is the run
+    /// on its own stream, or else those on its device, or else all.
     fn wanted(&self, shape: &Shape, schedule: &Schedule) -> Vec<Vec<usize>> {
         let mut runs_of = vec![Vec::new(); shape.nodes().len()];
         self.runs.iter().enumerate().for_each(|(run, (_, node))| runs_of[node.index()].push(run));
         let mut wanted = vec![Vec::new(); self.runs.len()];
-        // The shape and type of device work can be read as soon as it was submitted.
+        // The shape and type of device work can be read as soon as the work is submitted.
         let is_submission = |edge: &&Edge| {
             let is_device = shape.nodes()[edge.source.index()].backend != Backend::Cpu;
             is_device && matches!(edge.kind, EdgeKind::Data { metadata: true, .. })
@@ -226,8 +226,8 @@ fn values_are_released_after_their_last_reader_on_each_stream() {
 
 #[test]
 fn streams_order_only_what_the_graph_orders() {
-    // Host chains, whatever the policy, and all streams of policies that promise it. Seen to fail with any
-    // tail recycled when none precedes the node, and with `ReadySet` taking a stream that is no longer
+    // Checks host chains of every policy, and all streams of policies that guarantee it. Seen to fail with
+    // any tail recycled when none precedes the node, and with `ReadySet` taking a stream that is no longer
     // current, and with `Ranked` recycling any stream.
     for_many_shapes(|shape, schedule, context| {
         let count = shape.nodes().len();

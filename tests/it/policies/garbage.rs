@@ -1,5 +1,5 @@
-//! Shapes, programs, spans and choices that are anything: every public function that takes them gives an
-//! answer or an error, and none panics.
+//! Arbitrary shapes, programs, spans and choices: every public function that takes them returns a result or
+//! an error, and none panics.
 
 use anabranch::graph::{Backend, Bodies, Edge, EdgeKind, Memory, NodeId, Shape};
 use anabranch::plan::{Point, Schedule, Span, Step, StreamKind};
@@ -23,7 +23,7 @@ fn number(dice: &mut Dice) -> u32 {
     if dice.below(8) == 0 { [u32::MAX, 1 << 30][dice.below(2)] } else { dice.below(4) as u32 }
 }
 
-/// A node of a graph of `nodes`, or often enough none of it.
+/// A node of a graph of `nodes` nodes, or, often, a node that it does not have.
 fn node(dice: &mut Dice, nodes: usize) -> NodeId {
     many()[if nodes == 0 || dice.below(20) == 0 { dice.below(40) } else { dice.below(nodes) }]
 }
@@ -72,8 +72,8 @@ fn is_foreign(shape: &Shape, programs: &Programs) -> (bool, bool) {
 
 #[test]
 fn foreign_ids_are_errors_that_name_them() {
-    // Seen to panic in each of these, with the mends undone one by one: out of bounds in `verify`, `run`,
-    // `section`, `from_shape`, `topological_order`, `eq`.
+    // Seen to panic in each of these, with the corrections undone one by one: out of bounds in `verify`,
+    // `run`, `section`, `from_shape`, `topological_order`, `eq`.
     let mut seen = [0; 3];
     for seed in 0..4_000 {
         let mut dice = Dice::new(seed);
@@ -119,7 +119,7 @@ fn a_read_of_a_state_by_a_foreign_node_is_an_error() {
     assert_eq!(shape, shape.clone());
 }
 
-/// The spans of a schedule, and one of each kind that cannot be shown.
+/// The spans of a schedule, and one of each kind that cannot be drawn.
 fn with_garbage(spans: Vec<Span>) -> Vec<Span> {
     let mut all = spans.clone();
     let times = [(f64::NAN, 1.0), (0.0, f64::INFINITY), (-1.0, 1.0), (2.0, 1.0)];
@@ -160,7 +160,7 @@ fn spans_of_any_size_are_drawn() {
 
 #[test]
 fn choices_that_there_are_not_are_refused_with_their_place() {
-    // Seen to pass with the choice taken for the last there is.
+    // Seen to pass when such a choice is replaced by the last possible one.
     let mut shape = Shape::new();
     (0..3).for_each(|node| _ = shape.node(format!("n{node}"), Backend::Gpu));
     let simulation = Simulation::new(&shape.schedule_with(&PerOperator).unwrap()).one_at_a_time();

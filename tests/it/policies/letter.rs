@@ -1,4 +1,4 @@
-//! The rules as they are written, without regard for cost, beside the library's readings of them.
+//! The rules implemented literally, without regard for cost, compared with the library's implementation.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
@@ -10,7 +10,7 @@ use anabranch::policy::{PerOperator, ReadySet};
 use super::shapes::random_shape;
 use super::{policies, streams};
 
-/// What each node pushes, in order: consumers by output, then by edge; the graph's output is node
+/// Returns the consumers that each node pushes, in order: by output, then by edge. The graph's output is node
 /// `shape.nodes().len()`.
 fn consumers(shape: &Shape) -> Vec<Vec<usize>> {
     let count = shape.nodes().len();
@@ -41,7 +41,7 @@ fn visit_order(shape: &Shape) -> Vec<usize> {
     order
 }
 
-/// Whether each node, or any downstream of it, needs a stream.
+/// Returns, for each node, whether it or a node downstream of it needs a stream.
 fn contributes(order: &[usize], outs: &[Vec<usize>], needs: &[bool]) -> Vec<bool> {
     let mut contributes = needs.to_vec();
     for &node in order.iter().rev() {
@@ -133,8 +133,8 @@ fn ready_set_by_the_letter(shape: &Shape) -> Vec<Option<u32>> {
 
 #[test]
 fn ready_set_follows_its_rule_to_the_letter() {
-    // Seen to fail with uses that are not counted, with a node that forgets what its producers knew of, and
-    // without the graph's output among those that need a stream.
+    // Seen to fail with uses that are not counted, with a node that forgets the uses known to its producers,
+    // and without the graph's output among those that need a stream.
     for seed in 0..4_000 {
         let shape = random_shape(seed, 24);
         assert_eq!(streams(&ReadySet, &shape), ready_set_by_the_letter(&shape), "seed {seed}");
@@ -151,7 +151,7 @@ fn topological_order_takes_the_first_ready_node() {
     }
 }
 
-/// The targets of each node in edge order, and which node precedes which.
+/// Returns the targets of each node in edge order, and whether each node precedes each other one.
 fn targets_and_paths(shape: &Shape) -> (Vec<Vec<usize>>, Vec<Vec<bool>>) {
     let count = shape.nodes().len();
     let mut targets = vec![Vec::new(); count];
@@ -190,7 +190,7 @@ fn frontier_order(shape: &Shape, targets: &[Vec<usize>]) -> Vec<usize> {
     order
 }
 
-/// For each node its targets by edge, but for those that another target precedes, and its rank.
+/// Returns, for each node, its rank, and its targets by edge, except those that another target precedes.
 fn filtered_and_ranks(shape: &Shape) -> (Vec<Vec<usize>>, Vec<usize>) {
     let (targets, precedes) = targets_and_paths(shape);
     let bypassed = |node: usize, target: usize| targets[node].iter().any(|&other| other != target && precedes[other][target]);
@@ -218,7 +218,8 @@ fn host_chains_by_the_letter(shape: &Shape, is_host: &[bool]) -> Vec<Option<u32>
         let mut next = Some(node);
         while let Some(node) = next {
             (chains[node], tails[chain]) = (Some(chain as u32), node);
-            // Our addition to the published rule: only on to nodes that wait for no other bare node.
+            // Our addition to the published rule: a chain continues only to nodes that wait for no other bare
+            // node.
             let waits = |target: usize| {
                 (0..targets.len()).any(|other| is_host[other] && chains[other].is_none() && targets[other].contains(&target))
             };
@@ -250,7 +251,8 @@ fn host_chains_follow_their_rule_to_the_letter() {
     }
 }
 
-/// Streams by node: for each of its devices in order. Nodes without a stream are left out of the chains.
+/// Returns the streams of each node, for each of its devices in order. Nodes without a stream are not in the
+/// chains.
 fn ranked_by_the_letter(shape: &Shape) -> Vec<Vec<usize>> {
     let (targets, precedes) = targets_and_paths(shape);
     let (filtered, rank) = filtered_and_ranks(shape);
@@ -259,7 +261,7 @@ fn ranked_by_the_letter(shape: &Shape) -> Vec<Vec<usize>> {
         let is_full = matches!(edge.kind, EdgeKind::Data { metadata: false, .. });
         needs[edge.target.index()] |= is_full && shape.read_memory(edge) == Some(Memory::Gpu);
     }
-    // Each stream: its device, the commands it has run, its tail.
+    // For each stream: its device, its commands so far, and its last node.
     let mut streams: Vec<(u32, BTreeSet<&str>, usize)> = Vec::new();
     let mut laid: Vec<BTreeMap<u32, usize>> = vec![BTreeMap::new(); targets.len()];
     let devices = |node: usize, home: Option<u32>| match shape.nodes()[node].devices() {

@@ -1,4 +1,4 @@
-//! `MinStreams` and `CriticalPath`: the fewest streams, and the most of what is given.
+//! `MinStreams` and `CriticalPath`: the fewest streams, and the best use of a given number.
 
 use anabranch::graph::{Backend, NodeId, Shape};
 use anabranch::plan::StreamKind;
@@ -13,7 +13,7 @@ fn gpu_shape(nodes: usize, edges: impl IntoIterator<Item = (usize, usize)>) -> S
     shape
 }
 
-/// The most nodes of which none comes after another, by trying all sets of `nodes`.
+/// Returns the largest number of nodes that are mutually unordered, by trying all sets of `nodes`.
 fn width(shape: &Shape, nodes: &[usize]) -> u32 {
     let count = shape.nodes().len();
     let mut after = vec![vec![false; count]; count];
@@ -73,8 +73,8 @@ fn min_streams_says_when_it_is_greedy() {
 
 #[test]
 fn the_critical_path_comes_first() {
-    // Two short nodes stand before the long chain; on two streams they share one. Seen to fail with nodes
-    // taken as they come.
+    // Two short nodes precede the long chain in the shape; on two streams they share one. Seen to fail with
+    // nodes taken in the order of the shape.
     let mut shape = gpu_shape(4, [(2, 3)]);
     shape.nodes_mut().iter_mut().zip([4.0, 4.0, 5.0, 5.0]).for_each(|(node, cost_us)| node.cost_us = cost_us);
     let expected = "\
@@ -120,8 +120,8 @@ fn critical_path_refuses_what_cannot_be() {
 
 #[test]
 fn critical_path_takes_any_number_of_streams() {
-    // A hundred thousand streams for as many nodes. With a look at every stream for every node 20,000 took
-    // 7.5 s, optimised.
+    // A hundred thousand streams for as many nodes. With a check of every stream for every node, 20,000
+    // streams took 7.5 s, optimised.
     let schedule = gpu_shape(100_000, []).schedule_with(&CriticalPath::default().streams(u32::MAX)).expect("a schedule");
     assert_eq!(schedule.streams(), 100_000);
 }

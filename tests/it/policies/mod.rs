@@ -1,9 +1,9 @@
-//! Policies and schedules: the published assignments, who needs a stream, host chains, the table, and the
-//! faults of policies.
+//! Policies and schedules: the published assignments, the nodes that need a stream, host chains, the table,
+//! and the faults of policies.
 //!
-//! `letter.rs` holds literal readings of the rules beside ours, `before.rs` the properties that every
-//! schedule must have, `verifying.rs` what `verify` finds, `garbage.rs` what is said to shapes and programs
-//! that are anything, `shapes.rs` the random shapes that both use.
+//! `letter.rs` compares literal implementations of the rules with ours. `before.rs` checks the properties of
+//! every schedule, `verifying.rs` the faults that `verify` finds, and `garbage.rs` the errors for arbitrary
+//! shapes and programs. `shapes.rs` has the random shapes.
 
 mod before;
 mod garbage;
@@ -69,7 +69,7 @@ fn shape_of(graph: &serde_json::Value) -> Shape {
     shape
 }
 
-/// A published assignment: which stream each node gets.
+/// A published assignment: the stream of each node.
 struct Case {
     name: String,
     shape: Shape,
@@ -153,7 +153,7 @@ fn cpu_shape(names: &[&str], edges: &[(usize, usize)]) -> Shape {
 #[test]
 fn host_chains_follow_the_highest_rank_and_are_recycled() {
     // a -> b -> c and a -> d; d is short, so the chain takes b. It ends at c, because e waits for d too,
-    // which nobody has laid yet. g needs c only, and continues the chain that c ended.
+    // which is on no stream yet. g needs c only, and continues the chain that c ended.
     let shape = cpu_shape(&["a", "d", "b", "c", "e", "g"], &[(0, 1), (0, 2), (2, 3), (3, 4), (1, 4), (3, 5)]);
     let expected = "\
 policy single: 6 nodes, 2 host streams, 2 records, 2 waits
@@ -206,8 +206,8 @@ impl Policy for Faulty {
     }
 }
 
-/// The message of the error that a faulty answer becomes. Each test below was seen to fail without its check
-/// in policy.rs.
+/// Returns the message of the error for a faulty answer of a policy. Each test below was seen to fail without
+/// its check in policy.rs.
 fn fault(assign: fn(&Shape) -> Result<Assignment>) -> String {
     let mut shape = Shape::new();
     shape.node("blur", Backend::Gpu);

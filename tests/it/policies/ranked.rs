@@ -33,7 +33,7 @@ fn number(value: &serde_json::Value) -> u32 {
     value.as_u64().expect("a number") as u32
 }
 
-/// How many nodes the fullest stream runs between the ends of a fan.
+/// Returns the number of nodes that the fullest stream runs between the ends of a fan.
 fn middle_of(schedule: &Schedule) -> usize {
     let nodes = schedule.order().len();
     let middle = |stream| schedule.order()[1..nodes - 1].iter().filter(|&&node| schedule.stream_of(node) == stream).count();

@@ -1,4 +1,4 @@
-//! Random shapes, small ones in number and a few large ones. A shape follows from its seed.
+//! Random shapes: many small ones and a few large ones. The seed determines the shape.
 
 use std::ops::Range;
 
@@ -23,9 +23,9 @@ impl Draw {
     }
 }
 
-/// A shape of 1 to `nodes_max` nodes with all that a shape can have: nodes in any order, all backends,
-/// parallel edges, several outputs of a node, order-only and metadata-only edges, declared outputs or none,
-/// several devices, commands, costs.
+/// A shape of 1 to `nodes_max` nodes with every feature of shapes: nodes in any order, all backends, parallel
+/// edges, several outputs of a node, order-only and metadata-only edges, declared outputs or none, several
+/// devices, commands, costs.
 pub(crate) fn random_shape(seed: u64, nodes_max: usize) -> Shape {
     let mut draw = Draw(seed);
     let count = 1 + draw.below(nodes_max);
@@ -74,7 +74,8 @@ pub(crate) fn fan(width: usize) -> Shape {
     shape
 }
 
-/// Small shapes in number, some larger, a few as large as searches are exact for, with all policies.
+/// Checks many small shapes, some larger ones, and a few of the largest size for which searches are exact,
+/// with all policies.
 pub(super) fn for_many_shapes(mut check: impl FnMut(&Shape, &Schedule, &str)) {
     let groups: [(Range<u64>, usize); 3] = [(0..400, 40), (400..460, 300), (460..466, 2_000)];
     for (seed, nodes_max) in groups.into_iter().flat_map(|(seeds, nodes_max)| seeds.map(move |seed| (seed, nodes_max))) {

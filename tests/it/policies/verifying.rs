@@ -1,5 +1,5 @@
-//! `verify` and `verify_programs`: find nothing in what the library compiles, and everything in programs
-//! that were broken on purpose.
+//! `verify` and `verify_programs`: they find no fault in compiled schedules, and every fault in programs that
+//! were broken on purpose.
 
 use anabranch::graph::{Backend, Shape};
 use anabranch::plan::{Point, Schedule, Step, StreamKind};
@@ -28,8 +28,8 @@ fn fault(shape: &Shape, programs: &Programs) -> String {
 
 #[test]
 fn what_the_library_compiles_is_verified() {
-    // Seen to fail with a search that takes any node of the wanted one's stream for it, and with one that
-    // stops three places early.
+    // Seen to fail with a search that accepts any node of the wanted node's stream, and with one that stops
+    // three places early.
     for_many_shapes(|_, schedule, context| schedule.verify().unwrap_or_else(|error| panic!("{error}, {context}")));
 }
 

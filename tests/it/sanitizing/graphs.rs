@@ -1,4 +1,4 @@
-//! What the sanitizer says of graphs, loops, pipelines, engines and flows on the simulated device.
+//! The sanitizer on graphs, loops, pipelines, engines and flows on the simulated device.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,7 +12,7 @@ use futures::{TryStreamExt, stream};
 
 use crate::support::{block_on, poll_once, until};
 
-/// A buffer that nodes reach behind the graph's back.
+/// A buffer that nodes access without the graph's knowledge.
 type Hidden = Arc<Mutex<Option<Buffer<f32>>>>;
 
 fn make(hidden: &Hidden) -> impl Fn(&mut DeviceStream) -> Result<(), BoxError> + Send + Sync + 'static + use<> {
@@ -66,7 +66,7 @@ fn an_edge_or_a_stream_is_an_order() {
     let mut g = Graph::new();
     let made = g.try_kernel("make", (), make(&hidden));
     let filled = g.try_kernel("fill", (), fill(&hidden));
-    // The order of one stream is one: the policy has put the nodes there.
+    // Nodes on one stream are ordered; the policy has put them there.
     let exec = Executor::sim(3);
     block_on(exec.run(&g.compile_with(&Single).unwrap(), Inputs::new())).unwrap();
     g.node(&filled).after(&made);
@@ -101,7 +101,7 @@ fn runs_that_follow_each_other_do_not_race() {
     graphs[1].try_kernel("fill", (), fill(&hidden));
     let [makes, fills] = graphs.map(|g| g.compile_with(&PerOperator).unwrap());
     let both = block_on(futures::future::join(exec.run(&makes, Inputs::new()), exec.run(&fills, Inputs::new())));
-    // One run at a time has come to its end in one poll, so the host knew it.
+    // Each run has ended in one poll, one after the other, so the host knew of the first's end.
     assert!(both.0.is_ok() && both.1.is_ok());
     block_on(exec.run(&makes, Inputs::new())).unwrap();
     block_on(exec.run(&fills, Inputs::new())).unwrap();

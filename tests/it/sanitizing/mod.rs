@@ -1,4 +1,4 @@
-//! The stream sanitizer: races of buffers that go from node to node behind the graph's back.
+//! The stream sanitizer: races on buffers that nodes share without the graph's knowledge.
 
 mod graphs;
 pub(crate) mod random;

@@ -9,11 +9,11 @@ use super::sharing::{Case, Shared, reported, shared};
 use crate::dice::Dice;
 use crate::support::block_on;
 
-/// What came of many graphs.
+/// The results for many graphs.
 #[derive(Default, Debug)]
 pub(crate) struct Tally {
     pub(crate) right: usize,
-    /// Graphs without an edge that they need, and how many of these were reported.
+    /// The number of graphs without an edge that they need, and the number of these that were reported.
     pub(crate) racing: usize,
     pub(crate) found: usize,
 }
@@ -28,7 +28,7 @@ fn policy(dice: &mut Dice) -> Box<dyn Policy> {
 }
 
 impl Tally {
-    /// Runs a case, without an edge if asked for. Checks that what is reported are races.
+    /// Runs a case, without the edge `without`. Checks that all reports are races.
     pub(crate) fn run(&mut self, seed: u64, case: &Case, without: Option<usize>, exec: &Executor, buffers: &Shared) {
         let plan = case.graph(buffers, without).compile_with(&*policy(&mut Dice::new(seed))).unwrap();
         let truth = case.races(&plan);
@@ -42,8 +42,7 @@ impl Tally {
         self.found += usize::from(!found.is_empty());
     }
 
-    /// Runs a random case whole, and then without random edges until it has found a race or has had some
-    /// tries.
+    /// Runs a random case whole, and then `tries` times at most without a random edge.
     pub(crate) fn run_both(&mut self, seed: u64, has_hosts: bool, tries: usize, exec: &Executor, buffers: &Shared) {
         let dice = &mut Dice::new(seed);
         let case = Case::random(dice, has_hosts);
@@ -70,7 +69,7 @@ fn the_simulated_device_finds_every_race_of_random_kernels_and_no_other() {
     assert!(tally.racing >= 1_000 && tally.right >= 1_500, "{tally:?}");
 }
 
-/// Right graphs only, and more of them.
+/// Only correct graphs, but more of them.
 #[test]
 fn ten_thousand_right_graphs_have_no_races() {
     let mut tally = Tally::default();
@@ -93,6 +92,6 @@ fn random_graphs_with_host_nodes_have_no_false_races() {
         tally.run_both(seed, true, 1, &exec, &buffers);
     }
     println!("{tally:?}");
-    // Whatever the host happens to know when it comes to a node counts as an order.
+    // Every event that the host knows of when it reaches a node counts as an order.
     assert!(tally.found * 2 > tally.racing && tally.right >= 1_500, "{tally:?}");
 }

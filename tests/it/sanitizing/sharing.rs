@@ -1,5 +1,5 @@
-//! Random graphs of kernels that share buffers behind the graph's back, ordered by edges that the graph has
-//! or lacks; and which of them race, from the programs of their schedule alone.
+//! Random graphs of kernels that share buffers without the graph's knowledge. Edges order the kernels, or are
+//! missing. The races are computed from the programs of the schedule alone.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -12,7 +12,7 @@ use anabranch::{BoxError, Buffer, DeviceStream, Error, Executor, Graph, Inputs, 
 use crate::dice::Dice;
 use crate::support::block_on;
 
-/// The buffers that all nodes reach, and their length.
+/// The buffers that all nodes can access, and their length.
 pub(crate) type Shared = Arc<Vec<Mutex<Buffer<f32>>>>;
 const BUFFERS: usize = 4;
 const LEN: usize = 8;
@@ -62,15 +62,15 @@ impl Use {
     }
 }
 
-/// Nodes by number, what each uses, and the edges that order them. A node that uses nothing is one of the
-/// host.
+/// Nodes by number, the buffers that each uses, and the edges that order them. A node without buffers is a
+/// host node.
 pub(crate) struct Case {
     uses: Vec<Vec<Use>>,
     pub(crate) edges: Vec<(usize, usize)>,
 }
 
 impl Case {
-    /// A right graph: each two nodes that clash are ordered.
+    /// A correct graph: every two conflicting nodes are ordered.
     pub(crate) fn random(dice: &mut Dice, has_hosts: bool) -> Self {
         let nodes = 3 + dice.below(14);
         let mut uses = Vec::new();
@@ -120,7 +120,7 @@ impl Case {
         g
     }
 
-    /// The pairs of nodes that clash and that the plan leaves unordered.
+    /// Returns the pairs of conflicting nodes that the plan leaves unordered.
     pub(crate) fn races(&self, plan: &Plan) -> HashSet<(usize, usize)> {
         let before = before(plan.schedule());
         let pairs = (0..self.uses.len()).flat_map(|later| (0..later).map(move |earlier| (earlier, later)));
@@ -129,7 +129,7 @@ impl Case {
     }
 }
 
-/// For each node, by its name, those that the streams' programs put before it.
+/// Returns, for each node, by its name, the nodes that precede it in the streams' programs.
 fn before(schedule: &Schedule) -> HashMap<usize, HashSet<usize>> {
     let number = |node: NodeId| schedule.shape().nodes()[node.index()].name.parse::<usize>().unwrap();
     let (mut next, mut known) = (vec![0; schedule.streams() as usize], vec![HashSet::new(); schedule.streams() as usize]);
@@ -161,8 +161,8 @@ fn before(schedule: &Schedule) -> HashMap<usize, HashSet<usize>> {
     }
 }
 
-/// The pairs of nodes that an error of a run reports as races, the smaller number first. Panics if it has
-/// another cause.
+/// Returns the pairs of nodes that a run's error reports as races, the smaller number first. Panics if the
+/// error has another cause.
 pub(crate) fn reported(error: &Error) -> HashSet<(usize, usize)> {
     let causes = std::iter::once(error).chain(error.others());
     let pair = |error: &Error| {

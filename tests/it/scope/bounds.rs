@@ -1,4 +1,4 @@
-//! Memory: a scope never has more than its plan says, and its plan never says more than it may have.
+//! Memory: a scope never uses more than its plan states, and its plan never states more than the bound.
 
 use anabranch::scope::{ScopePlan, Streaming, Sum, Tile, TileMut, operator};
 use anabranch::{Executor, Graph, Plan, Result, inputs};
@@ -46,7 +46,7 @@ fn bounds_hold_from_the_least_to_the_whole_and_one_byte_less_is_refused() {
     }
 }
 
-/// A chain of stencils on so many numbers.
+/// A chain of stencils on `n` numbers.
 fn chain(n: usize, steps: usize, streaming: Streaming) -> Result<Plan> {
     let mut g = Graph::new();
     let sum = g.scope("s", streaming, |s| {
@@ -105,7 +105,7 @@ fn the_bytes_that_a_strict_scope_asks_for_would_do() {
     println!("{asked} asked, {refused} were refused");
 }
 
-/// A stencil on so many numbers, within a bound.
+/// A stencil within a memory bound. Returns its plan, and the batches in flight.
 fn stencil(bound: u64) -> (Plan, u64) {
     let mut g = Graph::new();
     g.scope("program", Streaming::strict().workers(2).memory_max(bound), |s| {
@@ -133,7 +133,7 @@ fn tiles_become_smaller_before_a_worker_has_no_batch() {
     assert_eq!(in_flight, 1, "{}", scope(&plan));
 }
 
-/// The sum of the sums of long rows, and how it is planned.
+/// The sum of the sums of long rows, planned with `streaming`.
 fn rows(streaming: Streaming) -> (Plan, f64) {
     let mut g = Graph::new();
     let sum = g.scope("program", streaming, |s| {
@@ -156,7 +156,7 @@ fn rows(streaming: Streaming) -> (Plan, f64) {
     (plan, sum)
 }
 
-// Seen to fail when a leaf had 4096 elements of what is reduced: tiles of `wide` had 8 MiB, four in flight.
+// Seen to fail when a leaf had 4096 elements of the reduced store: tiles of `wide` had 8 MiB, four in flight.
 #[test]
 fn tiles_of_long_rows_stay_small_beside_a_reduction_of_short_ones() {
     let (plan, sum) = rows(Streaming::strict().workers(2));

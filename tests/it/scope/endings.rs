@@ -11,7 +11,7 @@ use futures::executor::block_on;
 
 const ROWS: usize = 16 << 12;
 
-/// What happens in one batch of one operation.
+/// The event in one batch of one operation.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Event {
     Fails,
@@ -68,7 +68,7 @@ fn executors() -> [Executor; 3] {
     [Executor::inline(), Executor::builder().workers(1).build().unwrap(), Executor::builder().workers(2).build().unwrap()]
 }
 
-/// Waits until nothing but the caller has it: a worker may still be on its way out of a run that is over.
+/// Waits until only the caller holds it: a worker may still be leaving a run that has ended.
 fn freed(alive: &Arc<()>) {
     while Arc::strong_count(alive) > 1 {
         std::thread::yield_now();
@@ -167,7 +167,7 @@ fn scopes_run_side_by_side_also_where_one_run_is_in_flight() {
     }
 }
 
-/// Values of the graph around are read, in a loop too, and each run has its own.
+/// Scopes read values of the outer graph, in a loop too, and each run has values of its own.
 #[test]
 fn a_scope_in_a_loop_reads_the_values_around_it() {
     let mut g = Graph::new();
@@ -195,7 +195,7 @@ fn a_scope_in_a_loop_reads_the_values_around_it() {
     assert_eq!(calls.load(Ordering::Relaxed), 6);
 }
 
-/// A flow calls a graph with a scope, and branches on what it gives.
+/// A flow calls a graph with a scope, and branches on its result.
 #[test]
 fn a_flow_calls_a_scope() {
     let sums = Function::new("sums", |g: &mut Graph, x: Value<u64>| {

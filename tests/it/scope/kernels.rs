@@ -1,5 +1,5 @@
-//! Kernels that do on a device what the operations of random programs do on a host. What a kernel is to do
-//! comes as words in a buffer, so two functions do for all programs.
+//! Kernels for a device that are equivalent to the host operations of random programs. A kernel reads its
+//! task as words from a buffer, so two functions suffice for all programs.
 
 use std::sync::LazyLock;
 
@@ -9,36 +9,37 @@ use anabranch::{BoxError, DeviceStream};
 
 use super::program::{Reach, as_float, filled, linear, mix, points, reached, updated, view};
 
-/// Two inputs, the output, what to do, and their lengths.
+/// Two inputs, the output, the words of the task, and their lengths.
 type Elements = Kernel<(In<u64>, In<u64>, Out<u64>, In<u64>, u32, u32, u32, u32)>;
-/// The input, the parts, what to do, and their lengths.
+/// The input, the parts, the words of the task, and their lengths.
 type Fold = Kernel<(In<u64>, Out<f64>, In<u64>, u32, u32, u32)>;
 
 static ELEMENTS: LazyLock<Elements> = LazyLock::new(|| {
-    // SAFETY: these are its parameters, with the lengths of the buffers; no GPU but the software driver,
-    // which has a function of this name, can load it.
+    // SAFETY: the kernel has these parameters, with the lengths of the buffers. Only the software driver,
+    // which has a function of this name, can load it; no GPU can.
     unsafe { Elements::ptx("scope_elements", PTX) }.twin(|_, (one, other, to, words, ..)| elements(one, other, to, words))
 });
 
 static FOLD: LazyLock<Fold> = LazyLock::new(|| {
-    // SAFETY: as above.
+    // SAFETY: the kernel has these parameters, with the lengths of the buffers. Only the software driver,
+    // which has a function of this name, can load it; no GPU can.
     unsafe { Fold::ptx("scope_fold", PTX) }.twin(|_, (from, parts, words, ..)| fold_leaves(from, parts, words))
 });
 
-/// The names, for the software driver.
+/// The names of the kernels, for the software driver.
 const PTX: &str = ".version 6.0\n.target sm_52\n.address_size 64\n\
     .visible .entry scope_elements() { ret; }\n.visible .entry scope_fold() { ret; }\n";
 
-/// What a kernel does with a tile.
+/// The task of a kernel on a tile.
 #[derive(Clone, Copy)]
 enum What {
     Fill(u64),
-    /// So many inputs are read.
+    /// Reads this many inputs.
     Map(usize),
     Update(u64),
 }
 
-/// Words that are written and read one after the other.
+/// The words of a task, in the order in which they are written and read.
 #[derive(Default)]
 struct Words(Vec<u64>);
 
@@ -66,7 +67,7 @@ impl Words {
     }
 }
 
-/// The rest of the words.
+/// The words that are not read yet.
 struct Read<'w>(&'w [u64]);
 
 impl Read<'_> {
@@ -120,8 +121,8 @@ fn elements_in<const N: usize>(one: &[u64], other: &[u64], to: &mut [u64], mut w
     }
 }
 
-/// The function of the kernel `scope_fold`: the rows, the width, the rows of a leaf, where the tile begins
-/// and ends, where the input does, and how many rows a leaf reads around.
+/// The function of the kernel `scope_fold`. The words are the rows, the width, the rows of a leaf, the begin
+/// and the end of the tile, the begin of the input, and the rows that a leaf reads on each side.
 pub(crate) fn fold_leaves(from: &[u64], parts: &mut [f64], words: &[u64]) {
     let [rows, width, leaf, first, last, start, around] = [0, 1, 2, 3, 4, 5, 6].map(|at| words[at] as usize);
     for (number, part) in parts.iter_mut().enumerate() {

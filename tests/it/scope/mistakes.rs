@@ -1,4 +1,4 @@
-//! What a mistake in a scope gets: an error of `compile` that names the thing and says what to do.
+//! Mistakes in scopes: each is an error of `compile` that names the mistake and says what to do.
 
 use anabranch::device::Element;
 use anabranch::scope::{Array, DeviceTile, DeviceTileMut, Parts, Scope, Store, Streaming, Sum, Tile, TileMut, operator};
@@ -151,7 +151,7 @@ fn an_inner_scope_streams_as_the_outer_one() {
 #[repr(C, align(128))]
 struct Wide([u8; 128]);
 
-// SAFETY: 128 bytes without padding, of which any are a value.
+// SAFETY: the type has 128 bytes without padding, and all bytes are valid values.
 unsafe impl Element for Wide {}
 
 #[test]
@@ -300,11 +300,11 @@ fn stores_without_elements_are_aligned_and_are_on_devices_too() {
     }
 }
 
-// Seen to fail without the bytes that debug builds put there.
+// Seen to fail without the bytes that debug builds write there.
 #[cfg(debug_assertions)]
 #[test]
 fn elements_that_a_closure_forgets_to_write_are_seen() {
-    // Tiles of whole rows, which lie in their store, and others, which are gathered elsewhere.
+    // Tiles of whole rows, which are parts of their store, and others, which are gathered.
     for tile in [[4, 16], [4, 4]] {
         let mut g = Graph::new();
         let kept = g.scope("s", Streaming::strict().in_flight(3), |s| {
@@ -344,7 +344,7 @@ fn a_plan_names_what_is_made_and_not_used() {
     assert!(plan.contains("\nunread       a, b, sum: nothing reads, keeps or returns them\n"), "{plan}");
 }
 
-/// What a closure that reads `b` asks of it panics so in a run with tiles of 4 rows.
+/// Returns the panic of a closure that calls `ask` on a tile of `b`, in a run with tiles of 4 rows.
 fn panic_of(ask: impl Fn(&Tile<u8, 2>) + Send + Sync + 'static) -> Option<String> {
     let mut g = Graph::new();
     g.scope("s", Streaming::strict(), |s| {
@@ -376,7 +376,7 @@ fn elements_that_only_other_tiles_have_are_a_mistake() {
     assert_eq!(panic_of(|a| assert_eq!((a.get([8, 0]), a.get([usize::MAX, 0]), a.row(8)), (None, None, &[][..]))), None);
 }
 
-// Seen to fail when it asked for a larger halo, which a tile that is written cannot have.
+// Seen to fail when the message proposed a larger halo, which a tile that is written cannot have.
 #[test]
 fn an_operation_hears_that_it_writes_its_own_tile_only() {
     let text = |ask: fn(&mut TileMut<u8, 2>)| {

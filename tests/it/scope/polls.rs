@@ -1,6 +1,6 @@
-//! One scope that has each kind of operation, and ends at each moment: dropped after each poll, and dropped,
-//! cancelled, failed or panicked at each batch of each operation. Then nothing of the run is left, and the
-//! next one gives the right results.
+//! A scope with every kind of operation, ended at every moment: dropped after each poll, and dropped,
+//! cancelled, failed or panicked at each batch of each operation. Afterwards nothing of the run is left, and
+//! the next run gives the right results.
 
 use std::collections::VecDeque;
 use std::error::Error as _;
@@ -19,7 +19,7 @@ use smol::future::yield_now;
 use crate::support::{Alarm, Counted, Tally, block_on, executor, panic_quietly, poll_once, poll_with, until};
 
 const TILES: usize = 6;
-/// A leaf of a reduction: so each tile is a row.
+/// The width of a leaf of a reduction, so each tile is a row.
 const WIDTH: usize = 4096;
 
 /// A place in the code of an operation.
@@ -73,18 +73,18 @@ enum Event {
     Panics,
     /// It cancels its own run.
     Cancels,
-    /// It waits for the test; a future waits for ever.
+    /// A closure waits for the test; a future waits for ever.
     Waits,
 }
 
-/// What the closures of a plan share with the test.
+/// The state that the closures of a plan share with the test.
 #[derive(Default)]
 struct Control {
     event: Mutex<Option<(Spot, u64, Event)>>,
     canceller: Mutex<Option<Canceller>>,
     /// 1: a closure or a future waits. 2: a closure may go on.
     stage: AtomicUsize,
-    /// Whether transfers wait until the test lets them go on; and those that wait.
+    /// Whether transfers wait for the test, and those that wait.
     is_by_hand: AtomicBool,
     waiting: Mutex<VecDeque<oneshot::Sender<()>>>,
     saved: Mutex<Vec<u8>>,
@@ -93,7 +93,7 @@ struct Control {
     tally: Tally,
 }
 
-/// What each closure and each future owns: it is counted.
+/// A counted value that each closure and each future owns.
 struct Witness {
     control: Arc<Control>,
     alive: Counted,
@@ -114,7 +114,7 @@ impl Control {
         Word { batch, counted: self.tally.value(word) }
     }
 
-    /// Lets a transfer go on: the first that waits, or the last. Returns whether one waits.
+    /// Lets a transfer go on: the first that waits, or the last. Returns whether one was waiting.
     fn release(&self, is_first: bool) -> bool {
         let mut waiting = self.waiting.lock().unwrap();
         let next = if is_first { waiting.pop_front() } else { waiting.pop_back() };
@@ -144,7 +144,7 @@ impl Witness {
         Ok(())
     }
 
-    /// Happens in the second poll.
+    /// Suspends. The event happens in the second poll.
     async fn awaits(&self, spot: &str, batch: u64) -> std::result::Result<(), BoxError> {
         if self.control.is_by_hand.load(SeqCst) {
             let (go_on, released) = oneshot::channel();
@@ -173,7 +173,8 @@ fn plus(control: &Arc<Control>) -> impl Operator<Word> + use<> {
     )
 }
 
-/// Each tile is a row, and each row has one value. Here are the values of the rows.
+/// Each tile is a row, and all elements of a row are the same. The comments below list the values of the
+/// rows.
 fn program(s: &mut Scope, given: &Value<Word>, control: &Arc<Control>) -> (Kept<u16, 2>, Scalar<Word>, Scalar<Word>) {
     let [a, b, c] = ["a", "b", "c"].map(|name| s.store::<u8, 2>(name, [TILES, WIDTH]));
     let w = control.witness();
@@ -192,7 +193,7 @@ fn program(s: &mut Scope, given: &Value<Word>, control: &Arc<Control>) -> (Kept<
             Ok(buffer)
         }
     });
-    // 3, 6, 9, 12, 15, 11. The halo lets it run a batch behind.
+    // 3, 6, 9, 12, 15, 11. Because of the halo, it runs a batch behind.
     let w = control.witness();
     s.write("blur", (a.halo([1, 0], [1, 0]), &one), &b, move |a: Tile<u8, 2>, one: &Word, mut b: TileMut<u8, 2>| {
         w.happens("blur", b.place().batch).unwrap();
@@ -256,7 +257,7 @@ fn updates(s: &mut Scope, c: &Store<u8, 2>, control: &Arc<Control>) -> (Kept<u16
     (s.keep(&less), sum, end)
 }
 
-/// A plan, an executor, and how much the plan's closures own.
+/// A plan, an executor, and the number of values that the plan's closures own.
 struct Case {
     control: Arc<Control>,
     plan: Plan,
@@ -295,11 +296,11 @@ impl Case {
         run
     }
 
-    /// Checks that nothing but the closures is alive, and that nothing runs.
+    /// Checks that only the closures' values are alive, and that nothing runs.
     fn is_settled(&self) {
         block_on(self.exec.idle()).unwrap();
         let left = || (self.control.tally.alive() - self.closures, self.exec.in_flight(), self.exec.in_limbo());
-        // A worker may still be on its way out of a run that is over.
+        // A worker may still be leaving a run that has ended.
         if self.is_threaded() {
             until(|| left() == (0, 0, 0));
         }
@@ -324,8 +325,8 @@ impl Case {
         assert_eq!(*self.control.saved.lock().unwrap(), [21, 33, 45, 57, 69, 53]);
     }
 
-    /// Polls a run at most so many times. Lets a transfer go on after each poll. Returns how the run ended,
-    /// if it did.
+    /// Polls a run at most `polls` times. Lets a transfer go on after each poll. Returns the run's result if
+    /// it ended.
     fn poll_times(&self, run: &mut Run, polls: usize, is_first: bool) -> Option<Result<Outputs>> {
         let (alarm, waker) = Alarm::new();
         self.control.is_by_hand.store(true, SeqCst);
@@ -352,7 +353,7 @@ impl Case {
         });
     }
 
-    /// Drops the plan and the executor: then nothing is left.
+    /// Drops the plan and the executor, and checks that no value is left.
     fn end(self) {
         let Self { control, plan, exec, .. } = self;
         drop((plan, exec));
@@ -397,7 +398,7 @@ fn for_all(event: Event, mut check: impl FnMut(&Case, (Spot, u64, Event))) {
 /// Calls `end` with a run while an operation waits, for all batches of all operations.
 fn for_all_waits(end: impl Fn(&Case, Run)) {
     for_all(Event::Waits, |case, event| {
-        // Without workers, closures run inside of a poll: nobody else can do something to the run then.
+        // Without workers, closures run inside a poll, so no other thread can act on the run meanwhile.
         if case.is_threaded() || event.0.kind == Kind::Async {
             let mut run = case.run(Some(event));
             case.poll_to_wait(&mut run);
@@ -442,7 +443,7 @@ fn a_run_may_be_cancelled_after_any_poll() {
 
 #[test]
 fn a_run_may_be_dropped_at_any_operation() {
-    // Seen to crash where the consumer of the steps is dropped and does not abandon their run.
+    // Seen to crash if the consumer of the steps is dropped and does not abandon their run.
     for_all_waits(|case, run| {
         drop(run);
         case.control.stage.store(2, SeqCst);
@@ -469,7 +470,7 @@ fn any_operation_may_cancel_its_own_run() {
 #[test]
 fn a_failure_of_any_operation_names_it_and_its_tile() {
     // Seen to fail with the number of the step as that of the batch, with the error of the last step in place
-    // of the first, and with a group that is not marked as failed: a batch reads what was not written.
+    // of the first, and with a group that is not marked as failed: a batch reads a tile that was not written.
     for_all(Event::Fails, |case, (spot, batch, event)| {
         let cause = cause(case, (spot, batch, event));
         assert_eq!(cause.to_string(), spot.ended("failed", batch));

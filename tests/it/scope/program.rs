@@ -1,4 +1,4 @@
-//! Array programs as data: what a scope does, and the same on whole arrays, one element at a time.
+//! Array programs as data: as a scope, and evaluated on whole arrays, one element at a time.
 
 use std::sync::{Arc, Mutex};
 
@@ -8,7 +8,7 @@ use anabranch::scope::{Array, DeviceStore, Kept, Scalar, Scope, Store, Streaming
 
 use super::kernels;
 
-/// Which elements of a store go into one.
+/// The elements of a store that an element depends on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Reach<const N: usize> {
     Own,
@@ -18,7 +18,7 @@ pub(crate) enum Reach<const N: usize> {
     Whole,
 }
 
-/// An operation. Stores and scalars have the numbers in which they are made.
+/// An operation. Stores and scalars are numbered in the order in which they are made.
 #[derive(Clone, Debug)]
 pub(crate) enum Action<const N: usize> {
     Fill {
@@ -73,7 +73,7 @@ pub(crate) enum OnDevice<const N: usize> {
         from: usize,
         halo: bool,
     },
-    /// To a new store of the host.
+    /// Copies to a new store of the host.
     Download {
         from: usize,
     },
@@ -82,14 +82,14 @@ pub(crate) enum OnDevice<const N: usize> {
 #[derive(Clone, Debug)]
 pub(crate) struct Program<const N: usize> {
     pub(crate) shape: [usize; N],
-    /// The shape of all tiles, if it is said.
+    /// The shape of all tiles, if it is given.
     pub(crate) tile: Option<[usize; N]>,
     pub(crate) actions: Vec<Action<N>>,
     /// The stores that are kept.
     pub(crate) kept: [usize; 2],
 }
 
-/// What a program gives: two arrays, the bits of all scalars, and what was saved.
+/// The results of a program: two arrays, the bits of all scalars, and the saved arrays.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Results {
     pub(crate) kept: [Vec<u64>; 2],
@@ -118,7 +118,7 @@ pub(crate) fn points<const N: usize>(start: [usize; N], shape: [usize; N]) -> im
     })
 }
 
-/// What an element becomes of those that it reaches.
+/// Returns the new value of an element, from those that it depends on.
 pub(crate) fn reached<const N: usize>(
     reach: Reach<N>,
     at: [usize; N],
@@ -227,7 +227,7 @@ impl<const N: usize> Program<N> {
         sum
     }
 
-    /// Adds the program to a graph as a scope. Returns its values, and where it saves.
+    /// Adds the program to a graph as a scope. Returns its values, and the list of saved arrays.
     pub(crate) fn scope(&self, g: &mut Graph, streaming: Streaming) -> (Values<N>, Saved) {
         let saved = Saved::default();
         let values = g.scope("program", streaming, |s| self.build(s, &saved));

@@ -1,5 +1,5 @@
-//! Random array programs: whatever the tiles, the batches in flight and the executor, the results are those
-//! of the same program on whole arrays, bit by bit.
+//! Random array programs: with all tiles, batches in flight and executors, the results are those of the same
+//! program on whole arrays, bit for bit.
 
 use anabranch::scope::{Array, Streaming};
 use anabranch::sim::{Faults, Order};
@@ -32,7 +32,7 @@ fn draw_reach<const N: usize>(dice: &mut Dice, is_square: bool) -> Reach<N> {
     }
 }
 
-/// Draws a program. One of three works on a device too.
+/// Draws a random program. One of three works on a device too.
 pub(super) fn draw<const N: usize>(dice: &mut Dice) -> Program<N> {
     let mut program = draw_on_host(dice);
     if dice.below(3) == 0 {
@@ -41,7 +41,7 @@ pub(super) fn draw<const N: usize>(dice: &mut Dice) -> Program<N> {
     program
 }
 
-/// Adds operations on a device to a program, behind those on the host.
+/// Adds operations on a device to a program, after those on the host.
 pub(crate) fn add_device<const N: usize>(program: &mut Program<N>, dice: &mut Dice) {
     let makes_store = |action: &&Action<N>| {
         !matches!(action, Action::Fold { .. } | Action::Half { .. } | Action::Save { .. }) // Maps have a new one.
@@ -217,7 +217,7 @@ fn an_empty_read_beside_a_batch_that_writes_is_no_clash() {
         });
         s.write("3", (), &c, move |mut c: TileMut<f64, 2>| {
             if c.place().batch == 4 {
-                // Without a limit a clash would be a hang.
+                // Without a timeout, a conflict would be a hang.
                 let _ = is_there.lock().unwrap().recv_timeout(std::time::Duration::from_secs(5));
             }
             c.fill(1.0);

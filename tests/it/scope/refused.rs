@@ -1,4 +1,4 @@
-//! What streams and what does not: the programs that hang the original, and reasons as values.
+//! Programs that stream and programs that do not: those that hang the original, and reasons as values.
 
 use std::error::Error as _;
 
@@ -34,7 +34,7 @@ fn a_transposed_read_streams() -> Result<()> {
     let plan = g.compile()?;
     let streamed = plan.scope("transpose").unwrap().streamed();
     assert!(streamed.is_one());
-    // Batch 1 of `turn` has tile (0, 1), and needs tile (1, 0): batch 4 of `fill`, and so on.
+    // Batch 1 of `turn` has tile (0, 1), and needs tile (1, 0), which is batch 4 of `fill`, and so on.
     assert_eq!(streamed.groups()[0].skews(), [0, 9]);
     let mut outputs = futures::executor::block_on(Executor::host()?.run(&plan, inputs! {}))?;
     let b = outputs.take::<Array<u32, 2>>("b")?;

@@ -1,4 +1,4 @@
-//! What a scope gives is owned: nodes take it, loops carry it, and pipelines give it away.
+//! The results of a scope are owned: nodes take them, loops carry them, and pipelines return them.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ fn sum(first: u64) -> u64 {
     (first..).take(N).sum()
 }
 
-// Seen to fail when the async node of a scope shared what it gives.
+// Seen to fail when the async node of a scope shared its results.
 #[test]
 fn a_scope_gives_the_results_of_a_pipeline() {
     for exec in executors() {
@@ -71,7 +71,7 @@ fn nodes_take_what_a_scope_gives_and_loops_carry_it() {
     }
 }
 
-/// All that a scope gives is shared if some of it is.
+/// All results of a scope are shared if one is.
 #[test]
 fn a_node_takes_nothing_of_a_scope_that_shares() {
     let mut g = Graph::new();
@@ -85,7 +85,7 @@ fn a_node_takes_nothing_of_a_scope_that_shares() {
     assert_eq!(told, format!("'vec' takes 's' by value, but {sharer} shares it as an Arc: read it by reference instead"));
 }
 
-/// Counts how many of it are alive.
+/// A value whose live instances are counted.
 struct Alive(Arc<()>);
 
 /// A number, and a value that is counted.
@@ -98,8 +98,8 @@ fn seen(g: &mut Graph, counted: &Value<Alive>) {
     g.task("seen", counted, |counted: &Alive| assert!(Arc::strong_count(&counted.0) > 1));
 }
 
-/// Runs a pipeline whose results are the numbers of the items plus `more`. Of what `build` gets to hold, each
-/// item in flight may have so many, and nothing else has one.
+/// Runs a pipeline whose results are the numbers of the items plus `more`. Checks that each item in flight
+/// holds at most `each` clones of the `Arc` that `build` gets, and that all are dropped at the end.
 fn is_dropped_with_items(more: u64, each: usize, build: impl Fn(&mut Graph, Value<u64>, &Arc<()>) -> Value<u64>) {
     for exec in executors() {
         let alive = Arc::new(());
@@ -117,7 +117,7 @@ fn is_dropped_with_items(more: u64, each: usize, build: impl Fn(&mut Graph, Valu
     }
 }
 
-// Seen to fail (one stays for each item) when nothing released what lies beside a result.
+// Seen to fail (one stays for each item) when the values beside a result were not released.
 #[test]
 fn what_lies_beside_a_result_is_dropped_with_its_item() {
     is_dropped_with_items(1, 1, |g, x, held| {
@@ -127,10 +127,10 @@ fn what_lies_beside_a_result_is_dropped_with_its_item() {
     });
 }
 
-// Seen to fail (one stays for each item in flight) when only the outermost graph was looked at.
+// Seen to fail (one stays for each item in flight) when only the outermost graph was checked.
 #[test]
 fn what_lies_beside_the_result_of_a_loop_is_dropped_with_its_item() {
-    // That of the iteration before, and the one that is being made.
+    // The value of the previous iteration, and the one that is being made.
     is_dropped_with_items(3, 2, |g, x, held| {
         let last = g.repeat("loop", &x, times(3), |b, x| {
             let (number, counted) = b.scope("s", Streaming::strict(), |s| counted(s, &x, held));
@@ -141,8 +141,8 @@ fn what_lies_beside_the_result_of_a_loop_is_dropped_with_its_item() {
     });
 }
 
-// Seen to fail (one stays for each iteration, or for the last one) when nothing released what lies beside a
-// result.
+// Seen to fail (one stays for each iteration, or for the last one) when the values beside a result were not
+// released.
 #[test]
 fn what_lies_beside_the_result_of_an_inner_graph_is_dropped() {
     let alive = Arc::new(());

@@ -1,4 +1,4 @@
-//! Loads and saves: one after the other in order, or several side by side.
+//! Loads and saves: in order, one at a time, or several side by side.
 
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
@@ -11,7 +11,7 @@ use futures::future::poll_fn;
 const TILES: u64 = 12;
 const IN_FLIGHT: usize = 4;
 
-/// Transfers that wait for each other, until so many are there.
+/// Transfers that wait for each other until a wanted number has arrived.
 #[derive(Default)]
 struct Meeting {
     waiting: Vec<Waker>,
@@ -20,7 +20,7 @@ struct Meeting {
     order: Vec<u64>,
 }
 
-/// Waits until `wanted` are there, or forever; then is polled once more.
+/// Waits until `wanted` transfers have arrived, possibly for ever. Then is pending once more.
 async fn meet(meeting: Arc<Mutex<Meeting>>, batch: u64, wanted: usize) {
     let mut is_there = false;
     poll_fn(|cx| {
@@ -42,7 +42,7 @@ async fn meet(meeting: Arc<Mutex<Meeting>>, batch: u64, wanted: usize) {
     .await;
 }
 
-/// Loads a store and saves it. So many loads wait for each other, and so many saves.
+/// Loads a store and saves it. `wanted` loads wait for each other, and so do `wanted` saves.
 fn plan(wanted: usize, meetings: &[Arc<Mutex<Meeting>>; 2]) -> Plan {
     let [loads, saves] = meetings.clone();
     let mut g = Graph::new();

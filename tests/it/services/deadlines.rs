@@ -33,14 +33,14 @@ fn a_run_that_waits_ends_at_its_deadline() {
         assert!(is_late(&block_on(run).unwrap_err()));
         assert!(begin.elapsed() >= Duration::from_millis(5));
         block_on(exec.idle()).unwrap();
-        // Its node's future was dropped where it stood.
+        // Its node's future was dropped while pending.
         assert!(sender.is_canceled());
     }
 }
 
 #[test]
 fn a_run_does_not_begin_behind_its_deadline() {
-    // Seen to fail with a deadline that is looked at only after a pending poll.
+    // Seen to fail with a deadline that is checked only after a pending poll.
     for exec in executors() {
         let tally = Tally::default();
         let mut g = Graph::new();
@@ -154,7 +154,7 @@ fn a_flow_ends_at_its_deadline_with_all_that_it_has_pushed() {
 
 #[test]
 fn a_flow_that_was_cancelled_before_its_deadline_says_so() {
-    // Seen to fail with a poll that looks at the deadline first.
+    // Seen to fail with a poll that checks the deadline first.
     for exec in executors() {
         let mut flow = Box::pin(exec.flow(async |_: &Flow| Ok(std::future::pending::<()>().await)).deadline(soon()));
         let deadline = soon();

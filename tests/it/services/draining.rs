@@ -1,4 +1,4 @@
-//! The drain: all work that has begun ends, and no other begins.
+//! The drain: all begun work ends, and no other work begins.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -165,7 +165,7 @@ fn a_pipeline_takes_no_further_items() {
         assert_eq!((first.unwrap().unwrap(), second.unwrap().unwrap()), (1, 2));
         let drain = exec.drain();
         let (mut rest, drained) = block_on(async { futures::join!(results.collect::<Vec<_>>(), drain) });
-        // Those that had begun, none of them left out, and then why there are no more.
+        // The items that had begun, without gaps, and then the error that ends the stream.
         assert!(rest.pop().unwrap().unwrap_err().is_shut_down());
         assert!(rest.len() < 1000 && rest.iter().map(|x| *x.as_ref().unwrap()).eq((3..).take(rest.len())));
         drained.unwrap();
@@ -260,7 +260,7 @@ fn operations_end_and_a_failure_that_nothing_reports_is_told() {
             Op::future("wait", (), &x, async move || Ok(receiver.await?)),
             Op::try_task("fail", &x, (), |x: &u32| Err::<(), _>(format!("it is {x}").into())),
         );
-        // Nothing keeps their handles.
+        // Their handles are dropped.
         drop((block_on(engine.push(wait)).unwrap(), block_on(engine.push(fail)).unwrap()));
         let mut drain = exec.drain();
         assert!(poll_once(&mut drain).is_pending());
@@ -340,8 +340,8 @@ fn no_accepted_work_is_cut_short() {
     }
 }
 
-/// Makes a flow that makes a run, and pushes an operation that makes one; each notes that it has begun and
-/// ended.
+/// Makes a flow that makes a run, and pushes an operation that makes one. Each run records its begin and its
+/// end.
 fn requests(exec: &Executor, begun: &Arc<AtomicUsize>, ended: &Arc<AtomicUsize>) {
     let note = |g: &mut Graph| {
         let (begun, ended) = (begun.clone(), ended.clone());

@@ -1,4 +1,4 @@
-//! What services need: deadlines, priorities, a drain, and runs as `tower` services.
+//! Features for services: deadlines, priorities, a drain, and runs as `tower` services.
 
 use anabranch::Executor;
 

@@ -9,7 +9,7 @@ use futures::future::join_all;
 use super::{Receiver, letter, one_at_a_time, waiting};
 use crate::support::{Dice, block_on, plan, poll_once};
 
-/// Returns a plan whose run notes its number.
+/// Returns a plan whose run records its number.
 fn noting(number: usize, order: &Arc<Mutex<Vec<usize>>>) -> Plan {
     let mut g = Graph::new();
     let order = order.clone();
@@ -73,7 +73,7 @@ fn room_that_is_kept_for_a_run_is_not_given_to_one_of_a_higher_priority() {
         assert!(poll_once(&mut first).is_pending() && poll_once(&mut low).is_pending());
         first_sender.send(0).unwrap();
         block_on(first).unwrap();
-        // The low one is called now.
+        // The run with the low priority is called now.
         let mut high = exec.run(&plan, high).priority(1);
         assert!(poll_once(&mut high).is_pending());
         assert_eq!((exec.in_flight(), exec.stats().runs_waiting), (0, 2));
@@ -84,7 +84,7 @@ fn room_that_is_kept_for_a_run_is_not_given_to_one_of_a_higher_priority() {
     }
 }
 
-/// A run that is in flight or waits, and what ends it.
+/// A run that is in flight or waits, and the sender that ends it.
 struct Known {
     run: Run,
     sender: oneshot::Sender<u32>,
@@ -122,7 +122,7 @@ fn the_order_of_admission_is_that_of_a_model() {
                     let ended = flying.swap_remove(dice.below(flying.len()));
                     ended.sender.send(0).unwrap();
                     block_on(ended.run).unwrap();
-                    // One that was called may leave before it is polled.
+                    // A called run may leave before it is polled.
                     if dice.below(3) == 0 && !waiters.is_empty() {
                         drop(waiters.remove(0));
                     }
@@ -134,7 +134,7 @@ fn the_order_of_admission_is_that_of_a_model() {
                     waiters.push(known);
                 }
             }
-            // Those for which there is room are those that the model says.
+            // The runs for which there is room are those of the model.
             waiters.sort_by_key(|known| (-known.priority, known.arrival));
             let room = (max - flying.len()).min(waiters.len());
             let mut admitted: Vec<Known> = waiters.drain(..room).collect();

@@ -39,7 +39,7 @@ fn random(seed: u64) -> Outline {
 
 #[test]
 fn groups_need_no_more_than_the_program_that_does_not_stream() {
-    // Seen to fail with groups that are grown without knowing which of their stores will be whole.
+    // Seen to fail with groups that grow without regard for the stores that will be whole.
     for seed in 0..3000 {
         let streamed = random(seed).stream(Rule::Exact).unwrap();
         assert!(streamed.bytes(1) <= streamed.unstreamed_bytes(), "seed {seed}: {streamed}");
@@ -48,7 +48,7 @@ fn groups_need_no_more_than_the_program_that_does_not_stream() {
 
 #[test]
 fn a_bound_is_kept_or_refused_with_one_that_would_do() {
-    // Seen to fail with one byte less as the bound that would do.
+    // Seen to fail with one byte less as the bound that suffices.
     for seed in 0..1000 {
         let outline = random(seed);
         for limit in (0..3000).step_by(192) {

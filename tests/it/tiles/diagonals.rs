@@ -1,4 +1,4 @@
-//! Diagonals with so many batches that they are not tried: what is told of them is only a bound.
+//! Diagonals with so many batches that they are not all tried: the reported meeting is only a bound.
 
 use anabranch::tiles::{Meeting, Operation, Outline, Part, Rule};
 
@@ -36,7 +36,8 @@ fn a_batch_may_need_the_last_one() {
     );
 }
 
-/// Returns the end of the only reason in the order of batches, where a diagonal is moved by some elements.
+/// Returns the end of the only reason under the rule `InOrder`, for a diagonal that is moved by `offset`
+/// elements.
 fn ahead(offset: i64) -> String {
     let mut outline = Outline::new();
     let a = outline.store("a", [2, 8192, 4096], 8);

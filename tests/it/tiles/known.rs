@@ -1,4 +1,4 @@
-//! The cases that are known from elsewhere: `cases/streaming.json`.
+//! Published cases: `cases/streaming.json`.
 
 use anabranch::tiles::{Outline, Reason, Rule, Streamed};
 use serde_json::Value;
@@ -15,7 +15,7 @@ fn groups(streamed: &Streamed) -> Value {
     streamed.groups().iter().map(|group| group.ops().map(name).collect::<Vec<_>>()).collect::<Vec<_>>().into()
 }
 
-/// Returns what the first reason of Legate's rule says, in its words.
+/// Returns the first reason of Legate's rule, in the words of the cases.
 fn words(reason: &Reason) -> String {
     let (op, why) = match reason {
         Reason::Launches { op, .. } => (&op.name, "unequal launch domains".to_owned()),

@@ -1,10 +1,10 @@
-//! Groups under a bound, against all lengths one by one.
+//! Groups under a bound, compared with a search over all lengths.
 
 use anabranch::tiles::{Operation, Outline, Part, Reason, Rule, StoreId};
 
 use crate::dice::Dice;
 
-/// Stores of 64 elements of 8 bytes, and operations with what they read and write.
+/// Stores of 64 elements of 8 bytes, and operations with their reads and writes.
 struct Drawn {
     is_kept: Vec<bool>,
     ops: Vec<(Vec<(usize, Part)>, usize)>,
@@ -31,7 +31,7 @@ fn draw(seed: u64) -> Drawn {
 }
 
 impl Drawn {
-    /// Returns the operations from one to another, with those stores whole that others use.
+    /// Returns the operations from `first` to `end`. Stores that other operations use are whole.
     fn outline(&self, first: usize, end: usize) -> Outline {
         let mut outline = Outline::new();
         let stores: Vec<StoreId> = (0..self.is_kept.len()).map(|store| outline.store(format!("s{store}"), [64], 8)).collect();
@@ -58,7 +58,8 @@ impl Drawn {
         Some((if reads(first) { -1 } else { first as i64 }, until as i64))
     }
 
-    /// Returns the bytes of a group, also of the stores that it does not use; None if it is no group.
+    /// Returns the bytes of a group, including the stores that it does not use. Returns None if it is not a
+    /// group.
     fn bytes(&self, first: usize, end: usize) -> Option<u64> {
         let streamed = self.outline(first, end).stream_within(Rule::Exact, u64::MAX).unwrap();
         let uses = |store: usize| self.ops[first..end].iter().any(|op| op.1 == store || op.0.iter().any(|read| read.0 == store));
@@ -67,7 +68,7 @@ impl Drawn {
         (streamed.is_one() || end == first + 1).then(|| streamed.bytes(1) + idle * BYTES)
     }
 
-    /// Returns where each group ends under a bound, and the bytes of one that is longer by one operation.
+    /// Returns the end of each group under a bound, and the bytes of a group that is longer by one operation.
     fn groups(&self, limit: u64) -> Vec<(usize, Option<u64>)> {
         let (mut groups, mut first) = (Vec::new(), 0);
         while first < self.ops.len() {

@@ -1,4 +1,4 @@
-//! How far ahead and how far back the batches are that a batch needs, against a count element by element.
+//! The distances, ahead and back, to the batches that a batch needs, compared with a count of all elements.
 
 use anabranch::tiles::{Meeting, Part};
 
@@ -14,7 +14,7 @@ fn part(uses: &Uses) -> Part {
         .by(axes.iter().map(|axis| axis.by).collect::<Vec<_>>())
 }
 
-/// Draws a use of a store with so many axes.
+/// Draws a use of a store with `axes` axes.
 fn draw(dice: &mut Dice, axes: usize, launch: &[u64]) -> Uses {
     match dice.below(12) {
         0 => Uses { launch: launch.to_vec(), axes: None },
@@ -25,7 +25,7 @@ fn draw(dice: &mut Dice, axes: usize, launch: &[u64]) -> Uses {
 fn draw_tiles(dice: &mut Dice, axes: usize, launch: &[u64]) -> Uses {
     let mut by: Vec<usize> = (0..axes).map(|axis| axis % launch.len()).collect();
     match dice.below(6) {
-        // Transposed, or a diagonal, or anything.
+        // Transposed, a diagonal, or arbitrary.
         0 => by.reverse(),
         1 => by = vec![dice.below(launch.len()); axes],
         2 => by.iter_mut().for_each(|by| *by = dice.below(launch.len())),

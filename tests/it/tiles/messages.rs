@@ -1,4 +1,4 @@
-//! What wrong outlines get: an error that names the thing.
+//! Wrong outlines: each is an error that names the mistake.
 
 use anabranch::tiles::{Operation, Outline, Part, Rule};
 

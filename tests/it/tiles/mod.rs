@@ -1,4 +1,4 @@
-//! Tiles: which operations stream together, and in how much memory.
+//! Tiles: the operations that stream together, and their memory.
 
 mod bounds;
 mod brute;

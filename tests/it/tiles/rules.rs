@@ -1,4 +1,4 @@
-//! The rules: what streams, how far behind, and in how much memory.
+//! The rules: the operations that stream, their distances, and their memory.
 
 use anabranch::tiles::{OpKind, Operation, Outline, Part, Reason, Rule, Streamed};
 
@@ -165,7 +165,7 @@ fn memory_is_bounded_from_the_least_that_would_do() {
 
 #[test]
 fn a_rule_does_not_take_longer_with_more_batches() {
-    // A hang if each batch is tried.
+    // Hangs if each batch is tried.
     let batches = [1 << 20, 1 << 19];
     let mut outline = Outline::new();
     let [a, b] = ["a", "b"].map(|name| outline.store(name, batches, 1));
@@ -178,7 +178,7 @@ fn a_rule_does_not_take_longer_with_more_batches() {
 
 #[test]
 fn a_store_that_is_read_where_it_is_first_written_is_whole() {
-    // Seen to fail with windows that go by the first access of the operation alone.
+    // Seen to fail with windows that depend on the first access of the operation alone.
     let mut outline = Outline::new();
     let a = outline.store("a", [64], 8);
     outline.op(Operation::new("grow", [8]).write(a, tiles()).read(a, tiles()));
@@ -250,7 +250,7 @@ fn a_store_is_whole_if_elements_are_read_that_nothing_wrote() {
     assert_eq!(half(tiles().offset([-8]), None), (Some(2), 2048));
     assert_eq!(half(tiles().offset([64]), None), (None, 2048));
     assert_eq!(half(tiles().halo([0], [1]), None), (None, 2048));
-    // All are written, by two operations: it begins with the first.
+    // Two operations write all elements; the store begins with the first.
     assert_eq!(half(tiles().offset([64]), Some(tiles().offset([64]))), (None, 2048));
 }
 
@@ -266,6 +266,6 @@ fn a_store_from_outside_is_there_before_the_first_operation() {
         let off = outline.stream(Rule::Off).unwrap();
         (off.groups()[0].bytes(1), off.unstreamed_bytes())
     };
-    // Nothing reads `b`: it ends where it begins.
+    // No operation reads `b`, so it ends with the operation where it begins.
     assert_eq!((bytes(0), bytes(64)), ((64, 1024), (64 + 1024, 2048)));
 }

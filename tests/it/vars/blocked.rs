@@ -1,4 +1,4 @@
-//! What is pending, and what each operation waits for: for a person who looks for a circle.
+//! The pending operations, and their reasons to wait, as shown to a user in search of a circle.
 
 use std::sync::Arc;
 
@@ -8,11 +8,12 @@ use futures::channel::oneshot;
 
 use crate::support::{block_on, executor, until};
 
-/// Returns what is pending once the text is that: what threads have begun may take a moment.
+/// Waits until the pending operations have the given text, and returns them. Work in progress on threads may
+/// take a moment.
 fn blocked_as(engine: &Engine, text: &str) -> Blocked {
     let mut blocked = engine.blocked().unwrap();
     until(|| {
-        // Without workers, a poll runs what is ready.
+        // Without workers, a poll runs the ready operations.
         let _ = futures::FutureExt::now_or_never(engine.idle());
         blocked = engine.blocked().unwrap();
         if blocked.to_string() != text {
@@ -99,7 +100,7 @@ fn a_write_waits_for_the_reads_that_are_inside() {
             outside(2, 2)
         ),
     );
-    // The read in the middle leaves: nothing is linked to the other two any more.
+    // The read in the middle leaves, so nothing is linked to the other two any more.
     let first = gates.next().unwrap();
     gates.next().unwrap().send(()).unwrap();
     blocked_as(
@@ -115,7 +116,7 @@ fn a_write_waits_for_the_reads_that_are_inside() {
     block_on(engine.idle()).unwrap();
 }
 
-/// 'first' awaits 'second', which awaits what stands behind 'first'. No poll sees that.
+/// 'first' awaits 'second', which awaits an operation behind 'first'. No poll detects that.
 #[test]
 fn a_circle_through_a_third_operation_can_be_read() {
     for workers in [0, 2] {
@@ -149,7 +150,7 @@ fn a_circle_through_a_third_operation_can_be_read() {
     }
 }
 
-/// Pushes an operation that has `has`, and reads `reads` once the sender has sent.
+/// Pushes an operation that holds `has`, and reads `reads` once the sender has sent.
 async fn reads_later(engine: &Engine, has: &Var<i32>, reads: &Var<i32>) -> (Pushed, oneshot::Sender<()>) {
     let (send, receive) = oneshot::channel();
     let reads = reads.clone();
@@ -160,8 +161,8 @@ async fn reads_later(engine: &Engine, has: &Var<i32>, reads: &Var<i32>) -> (Push
     (engine.push(Op::future("reads", (), has, body)).await.unwrap(), send)
 }
 
-/// An operation is in one circle, and waits for another, whichever a search comes to first. Seen to fail with
-/// a search that takes all operations on its path for operations of the circle.
+/// An operation is in one circle, and waits for another. The search finds both in either order. Seen to fail
+/// with a search that takes all operations on its path for operations of the circle.
 #[test]
 fn a_circle_behind_another_can_be_read() {
     for is_own_first in [false, true] {
@@ -195,8 +196,8 @@ fn a_circle_behind_another_can_be_read() {
     }
 }
 
-/// An operation awaits a task that awaits what stands behind the operation: the circle has a gap, at both
-/// ends of which it says "outside".
+/// An operation awaits a task that awaits an operation behind the first one. The circle has a gap, and both
+/// ends of the gap are reported as "outside".
 #[test]
 fn a_circle_through_a_task_shows_its_two_ends() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
@@ -219,8 +220,8 @@ fn a_circle_through_a_task_shows_its_two_ends() {
     assert!(blocked.circles().is_empty() && blocked.operations()[1].is_awaited_outside);
 }
 
-/// While operations are pushed, run, and free their variables, each inspection returns, and reads what is
-/// there.
+/// While operations are pushed, run, and free their variables, each inspection returns, and reads valid
+/// operations.
 #[test]
 fn inspections_go_on_beside_everything_else() {
     let engine = Engine::new(&executor(2)).unwrap();
@@ -260,8 +261,8 @@ fn inspections_go_on_beside_everything_else() {
     assert_eq!(*block_on(shared.read()).unwrap(), 9_000);
 }
 
-/// Operations that read what the one before writes, in both directions: no order of looking at them makes a
-/// circle. Seen to fail with an inspection that keeps what has left meanwhile.
+/// Operations that read the variable that the previous one writes, in both directions: no order of inspection
+/// makes a circle. Seen to fail with an inspection that keeps operations that have left meanwhile.
 #[test]
 fn inspections_beside_running_operations_see_no_circle() {
     for workers in [1, 2] {

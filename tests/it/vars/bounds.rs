@@ -8,8 +8,8 @@ use futures::channel::oneshot;
 use super::{engine, engines, idle, push, pushed};
 use crate::support::{block_on, executor, poll_once, until};
 
-/// An engine with room for so many operations, one of which has its only worker until somebody comes to the
-/// gate.
+/// An engine with room for `max_pending` operations. One of them occupies the only worker until the test
+/// reaches the gate.
 fn held(max_pending: usize) -> (Executor, Engine, Arc<Barrier>) {
     let exec = executor(1);
     let engine = Engine::builder(&exec).max_pending(max_pending).build().unwrap();
@@ -57,7 +57,7 @@ fn a_push_that_is_dropped_while_it_waits_for_room_has_pushed_nothing() {
     assert_eq!(*block_on(x.read()).unwrap(), 0);
 }
 
-/// Seen to fail with a push that asks whether it may wait before it asks whether there is room.
+/// Seen to fail with a push that checks whether it may wait before it checks whether there is room.
 #[test]
 fn a_push_may_be_awaited_inside_of_an_operation_once_there_is_room() {
     let exec = executor(2);
@@ -90,7 +90,7 @@ fn a_refusal_that_nobody_awaits_is_told_by_idle() {
     }
 }
 
-/// Seen to fail with a push that keeps, dropped, its part in the operation's handle.
+/// Seen to fail with a dropped push that keeps its part in the operation's handle.
 #[test]
 fn nothing_is_kept_of_a_failure_whose_push_was_dropped() {
     for workers in [1, 2] {
@@ -118,7 +118,7 @@ impl std::fmt::Display for Cause {
 
 impl std::error::Error for Cause {}
 
-/// Seen to fail with a push that does not forget what it has said.
+/// Seen to fail with a push that does not forget the result that it has returned.
 #[test]
 fn a_push_says_once_what_became_of_it() {
     for (_exec, engine) in engines() {

@@ -1,4 +1,5 @@
-//! Joined operations, and bulks: what is joined has the result, the failures and the order of what is not.
+//! Joined operations, and bulks: joined operations have the same results, failures and order as separate
+//! ones.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ fn add(x: &Var<u64>) -> Op<'_> {
     Op::task("add", x, x, |x: &u64| x + 1)
 }
 
-/// An operation that is run only when the other end is dropped or sent something.
+/// Pushes an operation that ends only when the returned sender is dropped or used.
 fn hold(engine: &Engine) -> std::sync::mpsc::Sender<()> {
     let (open, opened) = std::sync::mpsc::channel::<()>();
     push(engine, Op::task("hold", (), (), move || _ = opened.recv()));
@@ -48,7 +49,7 @@ fn joined_operations_take_their_place_when_they_are_pushed() {
 }
 
 /// Seen to fail (the variable of the other engine is written, and a value is read after its drop) with a drop
-/// that pushes what a push refuses.
+/// that pushes the operations that a push refuses.
 #[test]
 fn a_bulk_refuses_an_operation_with_a_mistake_and_keeps_the_others() {
     for (_exec, engine) in engines() {

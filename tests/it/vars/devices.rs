@@ -1,4 +1,4 @@
-//! Kernels as operations: the same on every executor, and on the host done at once.
+//! Kernels as operations: the same results on every executor, and on the host without delay.
 
 use anabranch::device::{In, Kernel, Launch, Out};
 use anabranch::{Buffer, DeviceStream, Engine, HostBuffer, HostStream, Op, Var, take};
@@ -13,13 +13,13 @@ fn twice() -> Kernel<Twice> {
         unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
         if (i < n) y[i] = 2.0f * x[i];
     }"#;
-    // SAFETY: these are its parameters; a thread reads x[i] and writes y[i], both below the length that it is
-    // launched with.
+    // SAFETY: the kernel has these parameters. A thread reads x[i] and writes y[i], both below the length of
+    // the launch.
     let twice = unsafe { Kernel::<Twice>::cuda_c("twice", SOURCE) };
     twice.twin(|_, (x, y, n)| (0..n as usize).for_each(|i| y[i] = 2.0 * x[i]))
 }
 
-/// Doubles what is on a device.
+/// Doubles a buffer on a device.
 fn double(x: &Var<Buffer<f32>>) -> Op<'_> {
     let twice = twice();
     Op::try_kernel("double", x, x, move |s: &mut DeviceStream, x: &Buffer<f32>| {

@@ -1,4 +1,4 @@
-//! What becomes of operations that fail, and of those that read what these should have written.
+//! Operations that fail, and operations that read the variables that those should have written.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -60,7 +60,7 @@ fn nothing_is_told_to_who_does_not_depend_on_it() {
         block_on(pushed(&engine, Op::task("other", &y, &y, |y: &i32| y + 1))).unwrap();
         block_on(pushed(&engine, Op::task("overwrites", &y, &x, |y: &i32| *y))).unwrap();
         assert_eq!(*block_on(x.read()).unwrap(), 2);
-        // It awaits all.
+        // `idle` awaits all operations.
         assert_eq!(idle(&engine).unwrap_err().node(), Some("fails"));
         idle(&engine).unwrap();
     }
@@ -155,7 +155,7 @@ fn waiting_inside_of_an_operation_is_an_error() {
 
 #[test]
 fn waiting_inside_of_an_operation_of_another_engine_further_up_is_an_error_too() {
-    // Seen to fail (it waits) with only the innermost engine looked at.
+    // Seen to fail (it waits) when only the innermost engine was checked.
     let ((_exec, outer), (_other, inner)) = (engine(1), engine(0));
     let x = outer.var("x", 1);
     let var = x.clone();
@@ -187,14 +187,14 @@ fn a_handle_that_was_refused_inside_of_an_operation_tells_outside() {
     block_on(got_back.recv().unwrap()).unwrap();
 }
 
-/// An inline operation that was pushed has ended: it must have gone well.
+/// A pushed inline operation has ended. Checks that it has succeeded.
 fn block_on_here(mut pushed: anabranch::engine::Pushed) {
     assert!(matches!(poll_once(&mut pushed), Poll::Ready(Ok(()))));
 }
 
 #[test]
 fn an_error_that_panics_when_it_is_dropped_harms_nobody() {
-    // Seen to fail (a worker dies, and what it ran never ends) with a poison that is dropped unshielded.
+    // Seen to fail (a worker dies, and its operation never ends) with a poison that is dropped unshielded.
     #[derive(Debug)]
     struct Touchy;
     impl std::fmt::Display for Touchy {
@@ -211,12 +211,12 @@ fn an_error_that_panics_when_it_is_dropped_harms_nobody() {
     for (_exec, engine) in engines() {
         let x = engine.var("x", 1);
         push(&engine, Op::try_task("touchy", (), &x, || Err(Touchy.into())));
-        // Told, so that to overwrite it drops the last of it.
+        // The error is reported here, so the overwrite drops its last reference.
         drop(block_on(x.read()).unwrap_err());
         push(&engine, Op::task("overwrites", (), &x, || 7));
         assert_eq!(*block_on(x.read()).unwrap(), 7);
         idle(&engine).unwrap();
-        // Two that nobody hears of are dropped with the engine: seen to end the process when they are dropped
+        // Two unreported errors are dropped with the engine: seen to end the process when they are dropped
         // unshielded.
         (0..2).for_each(|_| push(&engine, Op::try_task("touchy", (), (), || Err(Touchy.into()))));
     }

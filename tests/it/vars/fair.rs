@@ -36,11 +36,11 @@ async fn step(kind: Kind, exec: &Executor, engine: &Engine, x: &Var<u64>) {
     }
 }
 
-/// Does steps until another task has run. Returns whether it has, in so many steps.
+/// Runs steps until another task has run. Returns whether it has, within `steps_max` steps.
 async fn until_another_runs(kind: Kind, exec: Executor, has_run: Rc<Cell<bool>>, steps_max: u32) -> bool {
     let engine = Engine::new(&exec).unwrap();
     let x = engine.var("x", 0);
-    // Pushed, and never polled: seen to keep all others waiting where a unit that is due was due once.
+    // Pushed, and never polled: seen to block all other tasks when a due unit was due only once.
     for _ in 0..2 {
         drop(engine.push(Op::task("first", &x, &x, |x: &u64| *x)));
     }
@@ -53,7 +53,7 @@ async fn until_another_runs(kind: Kind, exec: Executor, has_run: Rc<Cell<bool>>,
     false
 }
 
-/// Failed at first, where it pushes, awaits `idle`, or awaits flows.
+/// Failed at first, for pushes, for awaits of `idle`, and for awaits of flows.
 #[test]
 fn a_task_of_tokio_that_never_waits_lets_others_run() {
     for exec in executors() {
@@ -71,7 +71,7 @@ fn a_task_of_tokio_that_never_waits_lets_others_run() {
     }
 }
 
-/// Seen to fail where only tokio's budget is asked.
+/// Seen to fail when only tokio's budget is consulted.
 #[test]
 fn a_task_of_another_runtime_that_only_pushes_lets_others_run() {
     for (exec, kind) in executors().into_iter().flat_map(|exec| [Kind::Push, Kind::Bulk].map(|kind| (exec.clone(), kind))) {

@@ -1,4 +1,4 @@
-//! Operations that are futures: they have their variables until they are ready, and wait without a thread.
+//! Operations that are futures: they hold their variables until they are ready, and wait without a thread.
 
 use std::future::{pending, poll_fn};
 use std::pin::pin;
@@ -13,7 +13,7 @@ use futures::channel::oneshot;
 use super::{engines, idle, on, push, pushed};
 use crate::support::{Alarm, block_on, executor, poll_once, poll_with, until};
 
-/// Writes what is sent to `x`.
+/// Writes the number from the returned sender to `x`.
 fn receives(x: &Var<i32>) -> (Op<'_>, oneshot::Sender<i32>) {
     let (sender, receiver) = oneshot::channel();
     (Op::future("receives", (), x, move || async move { Ok(receiver.await?) }), sender)
@@ -234,8 +234,8 @@ fn all_orders_of_futures_are_explored() {
     assert_eq!(*block_on(read).unwrap(), 123);
 }
 
-/// A read that finds its value at once, and one that waits for its turn; seen to fail (the value twice) with
-/// a `VarRead` that keeps what it gives.
+/// A read that finds its value at once, and one that waits for its turn. Seen to fail (the value twice) with
+/// a `VarRead` that keeps the value that it returns.
 #[test]
 fn a_read_that_is_polled_again_says_so() {
     for (_exec, engine) in engines() {
@@ -253,8 +253,8 @@ fn a_read_that_is_polled_again_says_so() {
     }
 }
 
-/// There is one slot. Seen to fail (the second is woken by nobody) with a handle that takes whatever waker it
-/// finds where its own was.
+/// There is one slot. Seen to fail (the second is never woken) with a handle that takes any waker that it
+/// finds in the place of its own.
 #[test]
 fn a_handle_that_is_dropped_late_leaves_the_waker_of_the_next_operation() {
     let exec = executor(1);

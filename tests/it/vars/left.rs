@@ -1,5 +1,5 @@
-//! What is left when an engine goes with operations that wait: nothing, whoever goes first, and whatever has
-//! woken them.
+//! An engine that is dropped with waiting operations leaves nothing, regardless of the order of the drops and
+//! of the wakes.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -10,24 +10,24 @@ use futures::channel::oneshot;
 
 use crate::support::{Counted, Tally, block_on, executor, executors, poll_once, until};
 
-/// How an operation that is a future is left.
+/// The state in which an operation that is a future is left.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Left {
-    /// Where that needs a poll, its closure was not called.
+    /// Its closure is not called yet, if that needs a poll.
     New,
     Waiting,
-    /// It could go on, and nobody polls.
+    /// It could go on, but is not polled.
     Woken,
-    /// It is woken when all handles are gone.
+    /// It is woken after all handles are dropped.
     WokenLate,
-    /// It has woken itself, where it needs no poll for that.
+    /// It has woken itself, if that needs no poll.
     Yielding,
 }
 
 const ALL: [Left; 5] = [Left::New, Left::Waiting, Left::Woken, Left::WokenLate, Left::Yielding];
 
-/// An engine with two variables, and an operation that takes one and writes the other, left as it says;
-/// behind it stand another operation and a read.
+/// An engine with two variables, and an operation that takes one and writes the other, left in a given state.
+/// Another operation and a read follow it.
 struct Case {
     engine: Engine,
     vars: [Var<Counted>; 2],
@@ -72,7 +72,7 @@ impl Case {
     }
 }
 
-/// Pending once, and woken already.
+/// Is pending once, and wakes itself.
 async fn suspend() {
     let mut is_first = true;
     poll_fn(|cx| {
@@ -85,8 +85,8 @@ async fn suspend() {
     .await
 }
 
-/// Failed at first, where it was woken before the end. Seen to fail with a close that does not end what is
-/// ready, and with one that leaves it to a poll of a simulated executor.
+/// Failed at first, when it was woken before the end. Seen to fail with a close that does not end the ready
+/// operations, and with one that leaves them to a poll of a simulated executor.
 #[test]
 fn nothing_is_left_of_an_engine_that_goes_with_operations_that_wait() {
     for left in ALL {
@@ -104,7 +104,7 @@ fn nothing_is_left_of_an_engine_that_goes_with_operations_that_wait() {
     }
 }
 
-/// Failed at first, with the 257th: each stayed in its place. Seen to fail with futures that keep their
+/// Failed at first, with the 257th engine: each kept its place. Seen to fail with futures that keep their
 /// engine.
 #[test]
 fn an_engine_without_workers_that_goes_gives_its_place_back() {
@@ -121,7 +121,7 @@ fn an_engine_without_workers_that_goes_gives_its_place_back() {
     }
 }
 
-/// Failed at first, with the 257th, where the executor is simulated.
+/// Failed at first, with the 257th engine, on a simulated executor.
 #[test]
 fn an_engine_that_goes_with_joined_operations_gives_its_place_back() {
     for exec in executors() {

@@ -1,4 +1,4 @@
-//! Variables: operations run in an order that follows from what they read and write.
+//! Variables: the reads and writes of operations determine their order.
 
 mod blocked;
 mod bounds;
@@ -21,8 +21,7 @@ use anabranch::{Engine, Executor, Op, Result};
 
 use crate::support::{block_on, executor};
 
-/// Engines that everything must work on: in the pushing thread, with one, two and eight workers, and
-/// simulated.
+/// The engines of most tests: in the pushing thread, with one, two and eight workers, and simulated.
 fn engines() -> Vec<(Executor, Engine)> {
     [0, 1, 2, 8].into_iter().map(engine).chain([on(Executor::sim(11))]).collect()
 }
@@ -36,7 +35,7 @@ fn on(exec: Executor) -> (Executor, Engine) {
     (exec, engine)
 }
 
-/// Pushes an operation whose end nobody waits for.
+/// Pushes an operation whose end is not awaited.
 fn push(engine: &Engine, op: Op<'_>) {
     drop(pushed(engine, op));
 }

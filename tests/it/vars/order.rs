@@ -1,4 +1,4 @@
-//! What comes after what, and what does not.
+//! The order between operations, and its absence.
 
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Mutex};
@@ -155,7 +155,7 @@ fn higher_priorities_go_first_and_equal_ones_in_order() {
 
 #[test]
 fn what_becomes_ready_stands_behind_what_is() {
-    // Seen to fail with a worker that goes on with what it made ready itself.
+    // Seen to fail with a worker that goes on with the operations that it made ready itself.
     let (_exec, engine) = engine(1);
     let (order, gate) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Barrier::new(2)));
     let (held, x) = (gate.clone(), engine.var("x", ()));
@@ -257,7 +257,7 @@ fn handles_may_be_awaited_late_or_never() {
     }
 }
 
-/// Seen to fail (b before c) where who polls goes on with what it made ready itself.
+/// Seen to fail (b before c) when the polling thread goes on with the operations that it made ready itself.
 #[test]
 fn without_workers_too_what_becomes_ready_stands_behind_what_is() {
     let (_exec, engine) = engine(0);
@@ -283,7 +283,7 @@ fn without_workers_too_what_becomes_ready_stands_behind_what_is() {
     assert_eq!(order.lock().unwrap()[..], ["a", "c", "b"]);
 }
 
-/// Seen to fail with a filter that takes a variable that was seen for a new one.
+/// Seen to fail with a filter that takes a known variable for a new one.
 #[test]
 fn slices_of_references_read_what_slices_do() {
     for (_exec, engine) in engines() {
@@ -291,12 +291,12 @@ fn slices_of_references_read_what_slices_do() {
         let (out, bytes) = (engine.var("out", 0), engine.var("bytes", vec![1_u8]));
         let sum = |values: Each<u64>| values.iter().sum::<u64>();
         for count in [0, 1, 2, 3, 16, 17, 32, 33, 60] {
-            // Each twice, in another order.
+            // Each variable twice, in another order.
             let few = &vars[..count];
             let chosen: Vec<&Var<u64>> = few.iter().chain(few.iter().rev()).collect();
             block_on(pushed(&engine, Op::task("sum", &chosen[..], &out, sum))).unwrap();
             assert_eq!(*block_on(out.read()).unwrap(), 2 * (0..count as u64).sum::<u64>());
-            // It writes one that it reads.
+            // The operation writes a variable that it reads.
             if let Some(last) = few.last() {
                 let before = *block_on(last.read()).unwrap();
                 block_on(pushed(&engine, Op::task("sum", &chosen[..], last, sum))).unwrap();

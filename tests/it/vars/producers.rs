@@ -7,11 +7,10 @@ use anabranch::{Op, Var, take};
 use super::{engine, idle, push};
 use crate::support::{Dice, block_on};
 
-/// How long threads hammer before what they did is looked at.
+/// How long threads push before their results are checked.
 const TIME: Duration = Duration::from_secs(1);
 
-/// How often they do. To have them at it for ten seconds: `HAMMER_S=10 cargo test --release --test it
-/// producers`.
+/// The number of rounds. For ten seconds: `HAMMER_S=10 cargo test --release --test it producers`.
 fn rounds() -> usize {
     std::env::var("HAMMER_S").map_or(1, |seconds| seconds.parse().expect("a number of seconds"))
 }
@@ -47,7 +46,7 @@ fn hammer(workers: usize, producers: u64, time: Duration) -> Vec<Vec<u32>> {
     vars.iter().map(|var| block_on(var.read()).unwrap().to_vec()).collect()
 }
 
-/// Every two lists have what they have in common in the same order.
+/// Returns whether every two lists have their common elements in the same order.
 fn have_one_order(lists: &[Vec<u32>]) -> bool {
     lists.iter().enumerate().all(|(place, left)| {
         lists[place + 1..].iter().all(|right| {

@@ -1,5 +1,5 @@
-//! Operations whose `take` is refused, because a reader outside keeps the value: they do not begin, and leave
-//! everything as it was.
+//! Operations whose `take` is refused, because a reader outside keeps the value: they do not begin, and
+//! change nothing.
 
 use std::sync::Arc;
 
@@ -45,8 +45,8 @@ fn values(vars: &Vars) -> Vec<Result<Vec<i32>, String>> {
 
 const SAID: &str = "operation 'step' did not begin, and its variables are unchanged: a reader outside of the engine still holds the value of 'w', which the operation takes; drop that value first, or read the variable by reference";
 
-/// Failed at first: `w` was poisoned, and `x` lost. Seen to fail with a `check` that asks for nothing, with
-/// one that asks the first argument only, and where a variable that was never written is left so.
+/// Failed at first: `w` was poisoned, and `x` lost. Seen to fail with a `check` that checks nothing, with one
+/// that checks only the first argument, and when a variable that was never written is left so.
 #[test]
 fn an_operation_whose_take_is_refused_leaves_its_variables_as_they_were() {
     for (exec, engine) in all_engines() {
@@ -90,7 +90,7 @@ fn an_only_take_that_is_refused_leaves_its_variable_as_it_was() {
     }
 }
 
-/// Seen to fail (nobody was told) where such an error is not told at last.
+/// Seen to fail (the error was not reported) when such an error is not reported at last.
 #[test]
 fn a_refused_take_is_told_by_idle_if_nobody_looks_at_the_handle() {
     for (exec, engine) in all_engines() {
@@ -133,7 +133,7 @@ fn a_flow_goes_on_with_the_value_that_it_could_not_take() {
             for made in &made {
                 assert!(is_refused(&f.get(made).await.unwrap_err()));
             }
-            // What a new variable would have told, and nobody asks, does not end the flow: it has no old
+            // The error of a new variable that is not read does not end the flow: the variable has no old
             // value.
             drop(f.task("eats", take(&x), |x: Vec<i32>| x));
             drop((f.get(&x).await?, kept));
@@ -143,7 +143,7 @@ fn a_flow_goes_on_with_the_value_that_it_could_not_take() {
     }
 }
 
-/// Seen to fail (it ends well, with what was never stepped) where nobody hears of it.
+/// Seen to fail (it succeeds, with the value before the step) when the error is reported nowhere.
 #[test]
 fn a_flow_that_drops_the_handle_of_a_refused_operation_ends() {
     for exec in executors() {

@@ -1,4 +1,4 @@
-//! Operations on the simulated device: every order that threads could bring about, one after the other.
+//! Operations on the simulated device: every order that is possible with threads, one after the other.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use anabranch::{Engine, Executor, Op, explore};
 use super::{idle, push};
 use crate::support::{Dice, block_on};
 
-/// `x` and `y` are written in a row, read, and mixed. What comes of that does not depend on any order.
+/// `x` and `y` are written in sequence, read, and mixed. The result does not depend on the order.
 fn mixed(exec: &Executor) -> anabranch::Result<(i32, i32, i32)> {
     let engine = Engine::new(exec)?;
     let [x, y, z] = ["x", "y", "z"].map(|name| engine.var(name, 1));
@@ -27,7 +27,7 @@ fn mixed(exec: &Executor) -> anabranch::Result<(i32, i32, i32)> {
 
 #[test]
 fn every_order_gives_the_same() {
-    // Seen to fail with a reader that is let in beside a writer.
+    // Seen to fail with a reader that is admitted beside a writer.
     let mut seen = BTreeSet::new();
     let explored = explore(100_000, |exec| {
         seen.insert(mixed(exec)?);

@@ -1,4 +1,4 @@
-//! Failures that only `idle` tells, and priorities where the thread that pushes runs what it pushes.
+//! Failures that only `idle` reports, and priorities when the pushing thread runs the operations.
 
 use std::sync::{Arc, Mutex};
 
@@ -18,7 +18,7 @@ impl Drop for Bomb {
 
 #[test]
 fn a_value_that_panics_when_it_is_freed_is_told_by_idle() {
-    // Seen to fail (told to nobody) without `tell_idle` in `perform`.
+    // Seen to fail (not reported) without `tell_idle` in `perform`.
     for (_exec, engine) in engines() {
         drop(engine.var("bomb", Bomb));
         let error = idle(&engine).unwrap_err();
@@ -35,7 +35,7 @@ fn fail(engine: &Engine) {
 #[test]
 fn the_last_failure_that_is_told_says_how_many_were_lost() {
     let (_exec, engine) = engine(1);
-    // Of those that write something, too.
+    // Failures of operations that write something count, too.
     let x = engine.var("x", 1);
     (0..1030).for_each(|number| if number % 2 == 0 { fail(&engine) } else { drop(failing(&engine, &x)) });
     drop(x);
@@ -48,7 +48,7 @@ fn the_last_failure_that_is_told_says_how_many_were_lost() {
 
 #[test]
 fn all_who_wait_hear_of_a_failure() {
-    // Seen to fail with a `tell` that gives each failure to one.
+    // Seen to fail with a `tell` that gives each failure to one waiter.
     for (_exec, engine) in engines() {
         let waiting = [engine.idle(), engine.idle()];
         drop(failing(&engine, &engine.var("x", 1)));
@@ -74,7 +74,7 @@ fn without_workers_what_an_operation_pushed_goes_by_priority() {
     assert_eq!(*log.lock().unwrap(), [3, 5, 1, 4, 2]);
 }
 
-/// Seen to fail (the panic comes out of the variable's drop) where what was pending is freed without a
+/// Seen to fail (the panic comes out of the variable's drop) when pending operations are freed without a
 /// shield.
 #[test]
 fn a_value_that_panics_when_nobody_is_left_to_be_told_harms_nobody() {
@@ -86,12 +86,12 @@ fn a_value_that_panics_when_nobody_is_left_to_be_told_harms_nobody() {
     drop(exec);
 }
 
-/// How a variable that an operation failed to write comes to its end.
+/// The end of a variable that an operation failed to write.
 type Ends = fn(&Engine, Var<i32>);
 
 const FREED: Ends = |_, x| drop(x);
 const OVERWRITTEN: Ends = |engine, x| push(engine, Op::task("overwrite", (), &x, || 7));
-/// What was read of it went nowhere, either.
+/// It is read, but the reader's result is dropped, too.
 const READ_IN_VAIN: Ends = |engine, x| {
     let y = engine.var("y", 1);
     push(engine, Op::task("second", &x, &y, |x: &i32| *x));
@@ -101,12 +101,12 @@ fn fails(x: &Var<i32>) -> Op<'_> {
     Op::try_task("fails", (), x, || Err("no luck".into()))
 }
 
-/// Pushes what it fails to write, and returns the handle.
+/// Pushes an operation that fails to write `x`, and returns the handle.
 fn failing(engine: &Engine, x: &Var<i32>) -> Pushed {
     pushed(engine, fails(x))
 }
 
-/// Seen to fail (told to nobody) without `tell_at_last`.
+/// Seen to fail (not reported) without `tell_at_last`.
 #[test]
 fn what_nobody_was_told_and_nobody_can_be_told_any_more_is_told_by_idle() {
     for (_exec, engine) in engines() {
@@ -121,7 +121,8 @@ fn what_nobody_was_told_and_nobody_can_be_told_any_more_is_told_by_idle() {
     }
 }
 
-/// Seen to fail without each of the places that note it: handles, reads, and what `idle` keeps.
+/// Seen to fail without each of the places that record the report: handles, reads, and the failures that
+/// `idle` keeps.
 #[test]
 fn what_somebody_was_told_is_not_told_by_idle() {
     for (_exec, engine) in engines() {
@@ -158,7 +159,7 @@ fn what_somebody_was_told_is_not_told_by_idle() {
     }
 }
 
-/// Seen to fail with a handle that does not note that it is told.
+/// Seen to fail with a handle that does not record that it has reported the failure.
 #[test]
 fn as_long_as_there_is_a_handle_it_is_for_that() {
     for (_exec, engine) in engines() {
@@ -194,7 +195,7 @@ fn joined_operations_and_futures_are_told_as_others() {
     }
 }
 
-/// Seen to fail (told again) with a flow that does not note that it tells why it was refused.
+/// Seen to fail (reported again) with a flow that does not record that it reports the reason of the refusal.
 #[test]
 fn what_a_flow_ends_with_is_not_told_by_idle() {
     for (exec, engine) in engines() {
@@ -206,15 +207,15 @@ fn what_a_flow_ends_with_is_not_told_by_idle() {
         });
         assert_eq!(block_on(flow).unwrap_err().node(), Some("y"));
         idle(&engine).unwrap();
-        // But what it did not wait for is.
+        // A failure that the flow did not await is reported by `idle`.
         let flow = engine.flow(async |f: &Flow| Ok(drop(f.try_task("fails", (), || Err::<i32, BoxError>("no".into())))));
         block_on(flow).unwrap();
         assert_eq!(idle(&engine).unwrap_err().node(), Some("fails"));
     }
 }
 
-/// Seen to fail (it is kept as long as the other flow runs) where the engine that the flows of an executor
-/// share keeps failures.
+/// Seen to fail (it is kept as long as the other flow runs) when the engine that an executor's flows share
+/// keeps failures.
 #[test]
 fn failures_that_nobody_can_ask_for_are_not_kept() {
     #[derive(Debug, thiserror::Error)]
@@ -234,7 +235,7 @@ fn failures_that_nobody_can_ask_for_are_not_kept() {
     }
 }
 
-/// Seen to fail where only who shuts down is taken to know of it.
+/// Seen to fail when only a caller of shutdown counts as informed.
 #[test]
 fn what_was_cancelled_is_not_told_nor_what_reads_from_there() {
     for (_exec, engine) in engines() {

@@ -1,5 +1,5 @@
-//! Waiting inside of an operation: allowed in one that is a future, unless it is for what comes behind it.
-//! What must be refused was seen to hang without the look before a wait.
+//! Waiting inside an operation: an operation that is a future may wait, except for operations behind it. The
+//! refused waits were seen to hang without the check before a wait.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -12,8 +12,7 @@ use futures::channel::oneshot;
 use super::{engine, engines, idle, push, pushed};
 use crate::support::block_on;
 
-/// Awaits what `wait` makes inside of an operation that reads `x` and writes `y`, and returns what is said of
-/// that.
+/// Awaits the future of `wait` inside an operation that reads `x` and writes `y`. Returns the error.
 fn waiting_inside<F>(
     engine: &Engine,
     x: &Var<i32>,
@@ -34,7 +33,7 @@ where
     format!("{:#}", block_on(pushed(engine, selfish)).unwrap_err())
 }
 
-/// What is said of who waits for itself, by way of what, and by the use of which variable.
+/// Returns the error of an operation that waits for itself, with the awaited operation and the variable.
 fn itself(awaited: &str, var: &str) -> String {
     format!(
         "operation 'selfish' failed: operation 'selfish' waits for itself: it awaits '{awaited}', which comes behind its use of '{var}'; await that outside of the operation"
@@ -59,7 +58,7 @@ fn waiting_for_itself_is_an_error_that_names_the_operation_and_the_variable() {
         assert_eq!(said, itself("wait for x", "x"));
         let said = waiting_inside(&engine, &x, &y, |there, x, _| async move { try_push(&there, add("add", &x, &x))?.await });
         assert_eq!(said, itself("add", "x"));
-        // It reads what the operation reads, too; but a third that writes stands between.
+        // The read and the operation read the same variable, but a third operation between them writes it.
         let said = waiting_inside(&engine, &x, &y, |there, x, _| async move {
             try_push(&there, add("add", &x, &x))?;
             x.read().await.map(drop)
@@ -69,7 +68,7 @@ fn waiting_for_itself_is_an_error_that_names_the_operation_and_the_variable() {
     }
 }
 
-/// Pushes an operation that has `x`, and awaits what it is sent.
+/// Pushes an operation that holds `x`, and awaits the operation that it receives.
 fn awaits_what_it_is_sent(engine: &Engine, x: &Var<i32>) -> (Pushed, oneshot::Sender<Pushed>) {
     let (sender, receiver) = oneshot::channel::<Pushed>();
     let selfish = Op::future("selfish", x, x, move |x: Arc<i32>| async move {
@@ -83,7 +82,7 @@ fn awaits_what_it_is_sent(engine: &Engine, x: &Var<i32>) -> (Pushed, oneshot::Se
 fn waiting_for_what_was_pushed_elsewhere_is_seen_as_well() {
     for (_exec, engine) in engines() {
         let (x, y) = (engine.var("x", 1), engine.var("y", 1));
-        // What was pushed before it is not behind it, whatever it waits for itself.
+        // An operation that was pushed before it is not behind it, regardless of its own waits.
         let (opens, gate) = oneshot::channel::<i32>();
         push(&engine, Op::future("gate", (), &y, move || async move { Ok(gate.await?) }));
         let before = pushed(&engine, add("before", &y, &y));
@@ -124,7 +123,7 @@ fn waiting_for_itself_is_seen_behind_any_number_of_operations() {
             sender.send(awaited).unwrap();
             assert_eq!(format!("{:#}", block_on(selfish).unwrap_err()), itself("reads", &format!("x{reader}")));
         }
-        // What waits for another operation that is late is no error, however much stands behind.
+        // A wait for another operation that is late is no error, even with many operations behind.
         let (opens, gate) = oneshot::channel::<i32>();
         let (x, y) = (engine.var("x", 1), engine.var("y", 1));
         push(&engine, Op::future("gate", (), &y, move || async move { Ok(gate.await?) }));
@@ -166,7 +165,7 @@ fn waiting_for_a_joined_operation_is_waiting_for_all_of_it() {
     }
 }
 
-/// Who is told so inside has the handle still, and may await it outside.
+/// After the error inside, the operation still has the handle, and may await it outside.
 #[test]
 fn what_must_not_be_awaited_inside_may_be_outside() {
     for (_exec, engine) in engines() {
@@ -209,7 +208,7 @@ fn waiting_for_a_write_behind_other_reads_is_seen() {
     }
 }
 
-/// Seen to hang with a search for the variable that takes the accesses for sorted.
+/// Seen to hang with a search for the variable that assumes sorted accesses.
 #[test]
 fn waiting_for_an_operation_with_many_variables_and_streams_is_seen() {
     for (_exec, engine) in engines() {
@@ -228,7 +227,7 @@ fn waiting_for_an_operation_with_many_variables_and_streams_is_seen() {
 }
 
 /// An operation with many variables ends while one behind it begins and awaits it. Seen to fail (it "waits
-/// for itself") with an inspection that does not ask whether the awaited operation has left.
+/// for itself") with an inspection that does not check whether the awaited operation has left.
 #[test]
 fn awaiting_an_operation_ahead_that_is_about_to_end_is_no_wait_for_itself() {
     let (_exec, engine) = engine(2);

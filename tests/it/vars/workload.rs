@@ -1,4 +1,4 @@
-//! Random workloads, bit-equal to the serial loop.
+//! Random workloads: the same bits as in a serial loop.
 
 use anabranch::engine::Each;
 use anabranch::{Engine, Op, Var};
@@ -6,7 +6,7 @@ use anabranch::{Engine, Op, Var};
 use super::{engines, idle};
 use crate::support::{Dice, block_on};
 
-/// Each operation sets a variable to the sum of others, in this order, divided by one more than there are.
+/// Each operation sets a variable to the sum of others, in this order, divided by one more than their number.
 struct Workload {
     vars: usize,
     ops: Vec<(usize, Vec<usize>)>,
@@ -30,7 +30,7 @@ impl Workload {
         values
     }
 
-    /// Runs it in bulks of so many operations.
+    /// Runs the operations in bulks of `bulk`.
     fn run(&self, engine: &Engine, bulk: usize) -> Vec<f64> {
         let vars: Vec<Var<f64>> = (0..self.vars).map(|number| engine.var(format!("v{number}"), 1.0)).collect();
         let reads = |reads: &Vec<usize>| reads.iter().map(|&read| vars[read].clone()).collect();

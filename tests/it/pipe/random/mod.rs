@@ -1,5 +1,5 @@
-//! Random pipelines against a model that handles one item after the other. `PIPE_ROUNDS` says how many, and
-//! `PIPE_SEED` where to begin.
+//! Random pipelines against a model that processes one item after the other. `PIPE_ROUNDS` is their number,
+//! and `PIPE_SEED` the first seed.
 
 mod model;
 mod nodes;
@@ -21,7 +21,7 @@ use self::spec::{Feedback, Read, Spec, Way};
 use super::{Tallied, Word};
 use crate::support::{Dice, block_on, executors, until};
 
-/// What a random graph was made into.
+/// The program made from a random graph.
 enum Built {
     Pipeline(Pipeline<Word, (Word, Word)>),
     Plan(Plan),
@@ -50,7 +50,7 @@ fn add(
     (values, second)
 }
 
-/// Builds the pipeline. Raises the slots where it needs more.
+/// Builds the pipeline. Raises the number of slots if it needs more.
 fn pipeline(spec: &mut Spec, tally: &Tallied) -> Pipeline<Word, (Word, Word)> {
     let built = Pipeline::new("random", &Ranked::default(), |g: &mut Graph, item: Value<Word>| {
         let feedbacks: Vec<_> = (0..spec.feedbacks.len() as u64)
@@ -75,7 +75,7 @@ fn pipeline(spec: &mut Spec, tally: &Tallied) -> Pipeline<Word, (Word, Word)> {
     if spec.is_serial { pipeline.serial() } else { pipeline }
 }
 
-/// Returns the pipeline in another beat; none if its nodes then wait for items that begin later.
+/// Returns the pipeline with another beat. Returns none if its nodes would wait for items that begin later.
 pub(super) fn paced<I, T>(pipeline: &Pipeline<I, T>, beat: Beat) -> Option<Pipeline<I, T>>
 where
     I: Send + Sync + 'static,
@@ -91,7 +91,7 @@ pub(super) fn of_seed(seed: u64, tally: &Tallied) -> Pipeline<Word, (Word, Word)
     pipeline(&mut Spec::of_way(Some(Way::Pipeline), seed), tally)
 }
 
-/// Builds the same graph for runs by themselves.
+/// Builds the same graph for plain runs.
 fn plan(spec: &Spec, tally: &Tallied) -> Plan {
     let mut g = Graph::new();
     let item = g.input::<Word>("item");
@@ -101,13 +101,13 @@ fn plan(spec: &Spec, tally: &Tallied) -> Plan {
     g.compile().unwrap()
 }
 
-/// Returns from how many items before a feedback is.
+/// Returns the lag of a feedback, in items.
 fn lag<I: Send + Sync + 'static, T: Send + 'static>(pipeline: &Pipeline<I, T>, feedback: &Feedback) -> u32 {
     let phase = |node: usize| pipeline.phase_of(&format!("node {node}")).unwrap();
     1 + phase(feedback.maker) - phase(feedback.readers[0])
 }
 
-/// A source that is pending at random, and counts what it has given.
+/// A source that is pending at random, and counts its items.
 struct Source<'a> {
     items: &'a [Option<u64>],
     given: &'a Cell<usize>,
@@ -169,13 +169,13 @@ fn begin<'a>(
     }
 }
 
-/// Says whether a result is as the model has it.
+/// Returns whether a result is that of the model.
 fn is_as(found: &Found, expected: &Expected, is_cancelled: bool) -> bool {
     match (found, expected) {
         (Ok(words), Ok(expected)) => words == expected,
         (Err(error), Err(failed)) if failed.is_empty() => error.node().is_none() && !error.is_cancelled(),
         (Err(error), Err(failed)) => {
-            // Inside of loops and branches, they have paths.
+            // Inside loops and branches, nodes have paths.
             let node = |error: &anabranch::Error| error.node().map(|path| path.split('/').next().unwrap().to_string());
             let mut found: Vec<String> = error.others().iter().chain([error]).filter_map(node).collect();
             found.sort_unstable();
@@ -186,9 +186,9 @@ fn is_as(found: &Found, expected: &Expected, is_cancelled: bool) -> bool {
     }
 }
 
-/// Takes what the model has for a result away from what is expected.
+/// Removes the model's result for a found one from the expected results.
 fn check(spec: &Spec, found: &Found, expected: &mut Vec<Expected>, is_cancelled: bool) {
-    // Results without an order are those of any of the items in flight.
+    // A result without an order may be that of any item in flight.
     let among = if spec.way == (Way::Stream { is_ordered: false }) { spec.slots as usize } else { 1 };
     let place = |is_cancelled| expected.iter().take(among).position(|expected| is_as(found, expected, is_cancelled));
     let Some(place) = place(false).or_else(|| place(true).filter(|_| is_cancelled)) else {
@@ -236,9 +236,9 @@ fn run(spec: &Spec, built: &Built, exec: &Executor, tally: &Tallied, dice: &mut 
 fn random_pipelines_give_what_one_item_after_the_other_gives() {
     // Seen to fail with arrivals of the first items that came to the last iterations, with an item that is a
     // result and not dropped when it fails, and with a lockstep pipeline that was cancelled. With loops and
-    // branches: where a failed item leaves them as they are. As streams: with results of `run_stream` in any
-    // order, and with results that free the place of another item. With nodes that wait for earlier items:
-    // without the arrows to them.
+    // branches, seen to fail when a failed item leaves them as they are. As streams, seen to fail with
+    // results of `run_stream` in any order, and with results that free the place of another item. With nodes
+    // that wait for earlier items, seen to fail without the arrows to them.
     let number = |name: &str| std::env::var(name).ok().map(|number| number.parse::<u64>().unwrap());
     let rounds = number("PIPE_ROUNDS").unwrap_or(if cfg!(debug_assertions) { 300 } else { 6000 });
     let first = number("PIPE_SEED").unwrap_or(0);
@@ -262,7 +262,7 @@ fn random_pipelines_give_what_one_item_after_the_other_gives() {
     println!("{rounds} pipelines from seed {first} on");
 }
 
-/// Says the seed when a check fails.
+/// Prints the seed when a check fails.
 struct Said(u64);
 
 impl Drop for Said {

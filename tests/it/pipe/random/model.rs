@@ -1,11 +1,11 @@
-//! What a random pipeline gives, one item after the other.
+//! The results of a random pipeline, item by item.
 
 use super::spec::{BRANCH, Fate, LOOP, Node, Read, Spec, fate, mix, which};
 
 /// A result: its words, or the names of the nodes that fail; none if the item itself is an error.
 pub(super) type Expected = Result<(u64, u64), Vec<String>>;
 
-/// Returns what a node makes of its words, and in how many steps.
+/// Returns a node's result for its words, and its number of steps.
 fn made(node: &Node, at: usize, words: &[u64]) -> (u64, u64) {
     let (&last, others) = words.split_last().unwrap();
     let step = |word: u64| mix(at as u64, others.iter().copied().chain([word]));
@@ -23,7 +23,7 @@ fn made(node: &Node, at: usize, words: &[u64]) -> (u64, u64) {
     }
 }
 
-/// Handles one item after the other.
+/// Processes one item after the other.
 pub(super) fn model(spec: &Spec, lags: &[usize], items: &[Option<u64>]) -> Vec<Expected> {
     let mut states = vec![3; spec.nodes.len()];
     let mut fed: Vec<Vec<u64>> = lags.iter().zip(100..).map(|(&lag, init)| vec![init; lag]).collect();
@@ -33,7 +33,7 @@ pub(super) fn model(spec: &Spec, lags: &[usize], items: &[Option<u64>]) -> Vec<E
         for (at, node) in spec.nodes.iter().enumerate() {
             let value = |read: &Read| if let Read::Node(node) = read { values[*node] } else { *item };
             let feedbacks = node.feedbacks.iter().map(|&feedback| Some(fed[feedback][number]));
-            // A taker comes after all that read the value, and depends on them.
+            // A taker follows all readers of the value, and depends on them.
             let mut others = spec.nodes.iter().zip(&values).filter(|(other, _)| node.takes && other.reads_value(node.last));
             let is_skipped = others.any(|(_, value)| value.is_none());
             let words: Option<Vec<u64>> = feedbacks.chain(node.reads.iter().chain([&node.last]).map(value)).collect();

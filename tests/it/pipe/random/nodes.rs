@@ -1,4 +1,4 @@
-//! The nodes of a random pipeline, built as its data says.
+//! The nodes of a random pipeline, built from its data.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ struct Work {
 }
 
 impl Work {
-    /// Mixes the words, and the state, which then is what was made.
+    /// Mixes the words and the state, and stores the result in the state.
     fn done(&self, state: Option<&mut Word>, item: u64, words: impl Iterator<Item = u64>) -> Result<Word, BoxError> {
         let _running = (self.kind < ASYNC).then(|| self.orders.begin(self.node, item));
         let mut made = mix(self.node as u64, words);
@@ -75,7 +75,7 @@ pub(super) fn add_all(
     values
 }
 
-/// Adds the node. `values` are what it reads, the last of which it may take.
+/// Adds the node. It reads `values`, and may take the last of them.
 fn add(g: &mut Graph, node: &Node, work: Work, mut values: Vec<Value<Word>>) -> Value<Word> {
     let (last, name) = (values.pop().unwrap(), format!("node {}", work.node));
     let words = |reads: Each<'_, Word>, last: &Word| reads.iter().chain([last]).map(Word::get).collect::<Vec<u64>>().into_iter();
@@ -117,7 +117,7 @@ fn add(g: &mut Graph, node: &Node, work: Work, mut values: Vec<Value<Word>>) -> 
     }
 }
 
-/// Adds a node inside of a loop or a branch, which makes the next state of the last one.
+/// Adds a node inside a loop or a branch, which makes the next state of the last one.
 fn step(g: &mut Graph, node: &Node, work: &Work, values: &[Value<Word>], state: &Value<Word>) -> Value<Word> {
     let kind = if node.yields > 0 { ASYNC } else { TRY_TASK };
     add(g, &Node { kind, ..node.clone() }, work.clone(), [values, &[*state]].concat())

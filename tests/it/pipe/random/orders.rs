@@ -4,17 +4,17 @@ use std::sync::Mutex;
 
 use super::spec::{ASYNC, ItemEdge, Spec};
 
-/// What is known of a node for an item.
+/// The observed state of a node for an item.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Known {
     Nothing,
     Running,
     Ended,
-    /// A later item has gone on: it must not run any more.
+    /// A later item has gone on, so the node must not run for this item any more.
     Passed,
 }
 
-/// The items that a run has at the most.
+/// The largest number of items of a run.
 const ITEMS_MAX: usize = 256;
 
 pub(super) struct Orders {
@@ -31,7 +31,7 @@ pub(super) struct Running<'o> {
 }
 
 impl Orders {
-    /// Knows only of nodes that run at once, without a loop or a future.
+    /// Tracks only nodes that are plain calls, without a loop or a future.
     pub(super) fn new(spec: &Spec) -> Self {
         let is_known = |edge: &&ItemEdge| [edge.source, edge.target].iter().all(|&node| spec.nodes[node].kind < ASYNC);
         let known = Mutex::new(vec![vec![Known::Nothing; ITEMS_MAX]; spec.nodes.len()]);

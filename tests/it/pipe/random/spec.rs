@@ -4,14 +4,14 @@ use anabranch::pipe::{Beat, Phases};
 
 use crate::support::Dice;
 
-/// What a node reads.
+/// A value that a node reads.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Read {
     Item,
     Node(usize),
 }
 
-/// What becomes of a node for one item.
+/// The outcome of a node for one item.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Fate {
     Ok,
@@ -32,7 +32,7 @@ pub(super) enum Way {
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) reads: Vec<Read>,
-    /// At the end, so that it may be taken. The state of a loop or a branch.
+    /// The last read, so that it may be taken. It is the state of a loop or a branch.
     pub(super) last: Read,
     pub(super) takes: bool,
     /// Whether a loop or a branch begins with a copy of the last, which it may take.
@@ -40,9 +40,9 @@ pub(super) struct Node {
     pub(super) kind: usize,
     pub(super) has_state: bool,
     pub(super) phase: u32,
-    /// How often an async node, or the step of a loop or a branch, is pending.
+    /// The number of pending polls of an async node, or of the step of a loop or a branch.
     pub(super) yields: usize,
-    /// The iterations of a loop; none if what it makes decides.
+    /// The iterations of a loop. None if its result decides.
     pub(super) times: Option<u64>,
     pub(super) feedbacks: Vec<usize>,
 }
@@ -58,7 +58,7 @@ pub(super) struct Feedback {
 pub(super) struct ItemEdge {
     pub(super) source: usize,
     pub(super) target: usize,
-    /// How many items before.
+    /// The distance to the earlier item.
     pub(super) items: u32,
 }
 
@@ -76,7 +76,7 @@ pub(super) struct Spec {
     pub(super) beat: Beat,
     pub(super) slots: u32,
     pub(super) is_serial: bool,
-    /// How many of a hundred nodes and items fail.
+    /// The percentage of nodes and items that fail.
     pub(super) failing: u64,
 }
 
@@ -91,7 +91,7 @@ pub(super) fn mix(seed: u64, words: impl Iterator<Item = u64>) -> u64 {
     words.fold(seed.wrapping_mul(0x9e37_79b9), |sum, word| (sum.rotate_left(7) ^ word).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// Says what becomes of a node for an item.
+/// Returns the outcome of a node for an item.
 pub(super) fn fate(seed: u64, failing: u64, kind: usize, node: usize, item: u64) -> Fate {
     let chance = Dice::new(mix(seed, [node as u64, item].into_iter())).below(100) as u64;
     match chance {
@@ -102,12 +102,12 @@ pub(super) fn fate(seed: u64, failing: u64, kind: usize, node: usize, item: u64)
     }
 }
 
-/// Says whether a loop without a number of iterations goes on.
+/// Returns whether a loop without a number of iterations goes on.
 pub(super) fn goes_on(word: u64) -> bool {
     !word.is_multiple_of(3)
 }
 
-/// Says which arm a branch takes.
+/// Returns the arm that a branch takes.
 pub(super) fn which(word: u64) -> Option<usize> {
     [Some(0), Some(1), None][(word % 3) as usize]
 }
@@ -117,7 +117,7 @@ impl Node {
         self.reads.contains(&read) || self.last == read
     }
 
-    /// Says whether a loop goes on after so many iterations.
+    /// Returns whether a loop goes on after `iterations` iterations.
     pub(super) fn goes_on(&self, iterations: u64, word: u64) -> bool {
         self.times.map_or_else(|| goes_on(word), |times| iterations < times)
     }
@@ -128,7 +128,7 @@ impl Spec {
         Self::of_way(None, seed)
     }
 
-    /// A way that is not given is random, too.
+    /// If no way is given, it is random, too.
     pub(super) fn of_way(way: Option<Way>, seed: u64) -> Self {
         let mut dice = Dice::new(seed);
         let phases = [Phases::Written, Phases::Each, Phases::Auto { depth: 1 + dice.below(4) as u32 }][dice.below(3)];
@@ -150,7 +150,7 @@ impl Spec {
         for _ in 0..inner {
             spec.add_node(&mut dice, None);
         }
-        // The last node reads what no other reads.
+        // The last node reads the values that no other node reads.
         let reads: Vec<Read> = spec.reads().filter(|&read| spec.readers(read) == 0).collect();
         spec.add_node(&mut dice, Some(reads));
         if spec.way == Way::Pipeline {
@@ -199,9 +199,9 @@ impl Spec {
         let last = reads.pop().unwrap_or_else(|| open[dice.below(open.len())]);
         let is_own = !reads.contains(&last) && !self.is_shared(last) && !self.is_borrowed(last);
         let takes = !is_last && is_own && dice.below(2) == 0;
-        // What is moved out of an item must be its own.
+        // A value that is moved out of an item must be its own.
         let copies = !takes && (is_last && self.way == Way::Pipeline || dice.below(2) == 0);
-        // A taker comes after all that read the value.
+        // A taker follows all readers of the value.
         let others = self.nodes.iter().filter(|node| takes && node.reads_value(last)).map(|node| node.phase);
         let phase =
             others.chain(reads.iter().chain([&last]).map(|&read| self.phase_of(read))).max().unwrap() + dice.below(2) as u32;
@@ -224,7 +224,7 @@ impl Spec {
         for number in 0..dice.below(3) {
             let first = dice.below(last + 1);
             let phase = self.nodes[first].phase;
-            // Others than written phases are made to fit.
+            // Only written phases have to fit; others are computed.
             let is_written = self.phases == Phases::Written;
             let may_read = |node: &usize| *node != first && (!is_written || self.nodes[*node].phase == phase);
             let more = [0, 0, 3][dice.below(3)];
