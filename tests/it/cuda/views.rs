@@ -87,8 +87,8 @@ fn what_comes_after_waits_for_another_stream_that_used_a_view() {
     }
 }
 
-// Seen to fail with loans that end with the stream of the kernel only; and, where that is forgotten, with a new
-// one that does not end those of the first.
+// Seen to fail with loans that end with the stream of the kernel only; and, where that is forgotten, with a
+// new one that does not end those of the first.
 #[test]
 fn a_view_that_is_written_waits_for_the_earlier_views_of_the_same_memory() {
     for end in [End::Dropped, End::Forgotten] {
