@@ -21,6 +21,19 @@ use crate::runtime::{
 use crate::sim::Faults;
 
 /// The settings of an [`Executor`]. Made by [`Executor::builder`].
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+///
+/// use anabranch::Executor;
+///
+/// // For a service whose tasks block now and then: no poll of a run does their work.
+/// let exec = Executor::builder().workers(2).max_in_flight(64).poll_budget(Duration::ZERO).build()?;
+/// assert_eq!(exec.workers(), 2);
+/// assert!(Executor::builder().workers(1_000).build().is_err());
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 pub struct ExecutorBuilder {
     workers: Option<usize>,
     max_in_flight: usize,

@@ -26,6 +26,25 @@ use crate::value::args::Data;
 /// A child that is forked from this process lacks the worker threads. So build executors after the fork. In
 /// the child, on Linux 4.14 or later, a wait for the workers is an error for which [`Error::is_shut_down`] is
 /// true. A drop of the executor, or of a run, leaks it. An executor without workers also works in the child.
+///
+/// # Examples
+/// Handles to one executor on two threads:
+/// ```
+/// use anabranch::{Executor, Graph, Inputs};
+/// use futures::executor::block_on;
+///
+/// let mut g = Graph::new();
+/// let answer = g.task("answer", (), || 42);
+/// g.output("answer", &answer);
+/// let plan = g.compile()?;
+///
+/// let exec = Executor::host()?;
+/// let (other, same_plan) = (exec.clone(), plan.clone());
+/// let thread = std::thread::spawn(move || block_on(other.run(&same_plan, Inputs::new())));
+/// assert_eq!(*block_on(exec.run(&plan, Inputs::new()))?.take::<i32>("answer")?, 42);
+/// assert_eq!(*thread.join().unwrap()?.take::<i32>("answer")?, 42);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Executor {
     pub(super) keeper: Keeper,

@@ -95,6 +95,26 @@ impl Executor {
 ///
 /// # Cancellation
 /// As [`Executor::drain`].
+///
+/// # Examples
+/// Runs that have begun end well. Others do not begin:
+/// ```
+/// use anabranch::{Executor, Graph, Inputs};
+///
+/// # let mut g = Graph::new();
+/// # let answer = g.task("answer", (), || 42);
+/// # g.output("answer", &answer);
+/// # let plan = g.compile()?;
+/// # futures::executor::block_on(async {
+/// let exec = Executor::host()?;
+/// let begun = exec.try_run(&plan, Inputs::new())?;
+/// let (drained, outputs) = futures::join!(exec.drain(), begun);
+/// drained?;
+/// assert_eq!(*outputs?.take::<i32>("answer")?, 42);
+/// assert!(exec.run(&plan, Inputs::new()).await.unwrap_err().is_shut_down());
+/// # Ok::<(), anabranch::Error>(()) })?;
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[must_use = "futures do nothing unless awaited"]
 pub struct Drain(Pin<Box<dyn Future<Output = Result<()>> + Send>>);
 
@@ -138,6 +158,25 @@ async fn drain(core: Arc<Core>) -> Result<()> {
 /// # Cancellation
 /// Dropping it only ends the wait. The executor is shut down already, unless this was made inside of one of
 /// its nodes and not polled outside.
+///
+/// # Examples
+/// A run in flight ends with an error:
+/// ```
+/// use anabranch::{Executor, Graph, Inputs};
+///
+/// # let mut g = Graph::new();
+/// # let never = g.future("never", (), async || std::future::pending().await);
+/// # g.output::<()>("never", &never);
+/// # let plan = g.compile()?;
+/// # futures::executor::block_on(async {
+/// let exec = Executor::host()?;
+/// let run = exec.try_run(&plan, Inputs::new())?;
+/// let (ended, shut_down) = futures::join!(run, exec.shutdown());
+/// shut_down?;
+/// assert!(ended.unwrap_err().is_shut_down());
+/// # Ok::<(), anabranch::Error>(()) })?;
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[must_use = "futures do nothing unless awaited"]
 pub struct Shutdown {
     core: Arc<Core>,

@@ -42,6 +42,25 @@ use crate::runtime::{Cancel, Canceller, Core, Deadline, RunId, WaiterKey, is_ins
 /// Dropping a run cancels what has not started. Async nodes are dropped where they stand; a task that is
 /// running runs to its end, and what it may touch is freed after that. Dropping never waits. `mem::forget`
 /// leaks the run's memory.
+///
+/// # Examples
+/// Runs of one plan go on side by side:
+/// ```
+/// use anabranch::{Executor, Graph, inputs};
+///
+/// let mut g = Graph::new();
+/// let x = g.input::<u64>("x");
+/// let square = g.task("square", &x, |x: &u64| x * x);
+/// g.output("square", &square);
+/// let (exec, plan) = (Executor::host()?, g.compile()?);
+///
+/// # futures::executor::block_on(async {
+/// let runs = [3_u64, 4].map(|x| exec.run(&plan, inputs! { "x" => x }));
+/// let mut outputs = futures::future::try_join_all(runs).await?;
+/// assert_eq!(*outputs[1].take::<u64>("square")?, 16);
+/// # Ok::<(), anabranch::Error>(()) })?;
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[must_use = "futures do nothing unless awaited"]
 pub struct Run {
     inner: ManuallyDrop<Arc<RunInner>>,

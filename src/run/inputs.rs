@@ -12,6 +12,25 @@ use crate::value::args::Data;
 use crate::value::{Access, Frame, Given};
 
 /// The values for a plan's inputs, by name. Usually written [`inputs!`](crate::inputs).
+///
+/// # Examples
+/// One value is moved in. The other one is shared with the caller:
+/// ```
+/// use std::sync::Arc;
+///
+/// use anabranch::{Executor, Graph, Inputs};
+///
+/// # let mut g = Graph::new();
+/// # let (table, key) = (g.input::<Vec<u32>>("table"), g.input::<usize>("key"));
+/// # let found = g.task("found", (&table, &key), |table: &Vec<u32>, key: &usize| table[*key]);
+/// # g.output("found", &found);
+/// # let (exec, plan) = (Executor::inline(), g.compile()?);
+/// let table = Arc::new(vec![10, 20, 30]);
+/// let inputs = Inputs::new().with("key", 1_usize).with_arc("table", table.clone());
+/// let mut outputs = futures::executor::block_on(exec.run(&plan, inputs))?;
+/// assert_eq!(*outputs.take::<u32>("found")?, table[1]);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Default)]
 pub struct Inputs {
     /// Once checked, in the order of the plan's inputs.
@@ -112,6 +131,25 @@ impl fmt::Debug for Inputs {
 ///
 /// Each value is moved in; to share one with the run use [`Inputs::with_arc`]. Names and types are checked
 /// when the run starts.
+///
+/// # Examples
+/// ```
+/// use anabranch::{Executor, Graph, inputs};
+///
+/// let mut g = Graph::new();
+/// let (path, side) = (g.input::<String>("path"), g.input::<u32>("side"));
+/// let said = g.task("say", (&path, &side), |path: &String, side: &u32| format!("{path}: {side}"));
+/// g.output("said", &said);
+/// let (exec, plan) = (Executor::inline(), g.compile()?);
+///
+/// let run = exec.run(&plan, inputs! { "path" => "a.png".to_string(), "side" => 224_u32 });
+/// assert_eq!(*futures::executor::block_on(run)?.take::<String>("said")?, "a.png: 224");
+///
+/// let run = exec.run(&plan, inputs! { "path" => "a.png".to_string() });
+/// let error = futures::executor::block_on(run).unwrap_err();
+/// assert!(error.to_string().contains("side"));
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[macro_export]
 macro_rules! inputs {
     ($($name:expr => $value:expr),* $(,)?) => {

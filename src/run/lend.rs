@@ -66,6 +66,24 @@ pub fn lend<'env, R>(body: impl FnOnce(&Lender<'env>) -> R) -> R {
 }
 
 /// Lends data for the time of a call of [`lend`].
+///
+/// # Examples
+/// It lends parts of one slice to several owners:
+/// ```
+/// use anabranch::run::{Lender, LentMut, lend};
+///
+/// fn parts<'d>(lender: &Lender<'d>, data: &'d mut [f32]) -> Vec<LentMut<[f32]>> {
+///     data.chunks_mut(3).map(|part| lender.lend_mut(part)).collect()
+/// }
+///
+/// let mut data = [0.0; 8];
+/// lend(|lender| {
+///     // Give each part to a run, or to a node. Here the caller writes them.
+///     parts(lender, &mut data).iter_mut().try_for_each(|part| part.with(|part| part.fill(1.0)))
+/// })?;
+/// assert_eq!(data, [1.0; 8]);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 pub struct Lender<'env> {
     reads: Arc<Reads>,
     /// Must not shrink: then data of `body` itself could be lent.
@@ -98,6 +116,23 @@ impl fmt::Debug for Lender<'_> {
 }
 
 /// Data that is read until the call of [`lend`] ends that lent it.
+///
+/// # Examples
+/// ```
+/// use anabranch::run::{Lent, lend};
+///
+/// fn words(text: &Lent<str>) -> anabranch::Result<usize> {
+///     text.with(|text| text.split(' ').count())
+/// }
+///
+/// let text = String::from("it is borrowed");
+/// let kept = lend(|lender| {
+///     let text = lender.lend(text.as_str());
+///     assert_eq!(words(&text).ok(), Some(3));
+///     text
+/// });
+/// assert!(words(&kept).is_err(), "the call of `lend` has ended");
+/// ```
 pub struct Lent<T: ?Sized> {
     data: NonNull<T>,
     reads: Arc<Reads>,
@@ -105,6 +140,26 @@ pub struct Lent<T: ?Sized> {
 
 /// Data that is read and written until the call of [`lend`] ends that lent it. It has one owner: a node gets
 /// it by [`take`](crate::graph::take).
+///
+/// # Examples
+/// ```
+/// use anabranch::run::{LentMut, lend};
+/// use anabranch::{Executor, Graph, inputs, take};
+///
+/// let mut g = Graph::new();
+/// let bytes = g.input::<LentMut<[u8]>>("bytes");
+/// let fill = g.try_task("fill", take(&bytes), |mut b: LentMut<[u8]>| Ok(b.with(|b| b.fill(7))?));
+/// g.output("filled", &fill);
+/// let (exec, plan) = (Executor::inline(), g.compile()?);
+///
+/// let mut bytes = [0_u8; 4];
+/// lend(|lender| {
+///     let run = exec.run(&plan, inputs! { "bytes" => lender.lend_mut(&mut bytes[..]) });
+///     futures::executor::block_on(run)
+/// })?;
+/// assert_eq!(bytes, [7; 4]);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 pub struct LentMut<T: ?Sized> {
     data: *mut T,
     reads: Arc<Reads>,

@@ -33,6 +33,25 @@ use crate::runtime::{Lane, WaiterKey};
 /// # Cancellation
 /// Dropping it changes nothing for the run. When the run itself is dropped, the future ends with
 /// [`Error::is_cancelled`](crate::Error::is_cancelled).
+///
+/// # Examples
+/// ```
+/// use anabranch::{Executor, Graph, Inputs};
+///
+/// let mut g = Graph::new();
+/// let draft = g.task("draft", (), || "a draft".to_string());
+/// let text = g.task("polish", &draft, |draft: &String| draft.to_uppercase());
+/// g.output("text", &text);
+///
+/// # futures::executor::block_on(async {
+/// let exec = Executor::host()?;
+/// let run = exec.run(&g.compile()?, Inputs::new());
+/// run.node("draft").await?;
+/// println!("the draft is done");
+/// assert_eq!(*run.await?.take::<String>("text")?, "A DRAFT");
+/// # Ok::<(), anabranch::Error>(()) })?;
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[must_use = "futures do nothing unless awaited"]
 pub struct NodeFuture {
     run: Arc<RunInner>,

@@ -12,6 +12,22 @@ use crate::plan::Plan;
 type AnyOutput = Foreign<Arc<dyn Any + Send + Sync>>;
 
 /// The outputs of a finished run.
+///
+/// # Examples
+/// ```
+/// use anabranch::{Executor, Graph, Inputs};
+///
+/// let mut g = Graph::new();
+/// let (low, high) = (g.task("low", (), || 1), g.task("high", (), || 9.5));
+/// g.output("low", &low);
+/// g.output("high", &high);
+///
+/// let mut outputs = futures::executor::block_on(Executor::inline().run(&g.compile()?, Inputs::new()))?;
+/// assert_eq!(outputs.names().collect::<Vec<_>>(), ["low", "high"]);
+/// assert_eq!(*outputs.take::<f64>("high")?, 9.5);
+/// assert!(outputs.take::<String>("low").is_err(), "it is an i32");
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 pub struct Outputs {
     plan: Plan,
     /// None where the value was taken.

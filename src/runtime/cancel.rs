@@ -7,6 +7,24 @@ use crate::error::shielded;
 /// Cancels a run, a pipeline or a flow from elsewhere; made by [`Run::canceller`](crate::Run::canceller),
 /// [`Piped::canceller`](crate::pipe::Piped::canceller) and
 /// [`FlowRun::canceller`](crate::flow::FlowRun::canceller). Does not keep it alive.
+///
+/// # Examples
+/// A button, a signal or another thread cancels a run that is being awaited:
+/// ```
+/// use anabranch::{Executor, Graph, Inputs};
+///
+/// let mut g = Graph::new();
+/// let never = g.future("never", (), async || std::future::pending().await);
+/// g.output::<u32>("never", &never);
+///
+/// let exec = Executor::inline();
+/// let run = exec.run(&g.compile()?, Inputs::new());
+/// let canceller = run.canceller();
+/// let button = std::thread::spawn(move || canceller.cancel());
+/// assert!(futures::executor::block_on(run).unwrap_err().is_cancelled());
+/// # button.join().unwrap();
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Canceller(Weak<dyn Cancel>);
 

@@ -18,6 +18,20 @@ use crate::error::Result;
 ///
 /// # Cancellation
 /// Dropping it changes nothing.
+///
+/// # Examples
+/// The wait for an engine also reports a failure that nothing else has reported:
+/// ```
+/// use anabranch::{Engine, Executor, Op};
+///
+/// # futures::executor::block_on(async {
+/// let engine = Engine::new(&Executor::host()?)?;
+/// engine.push(Op::try_task("save", (), (), || Err("the disk is full".into()))).await?;
+/// let error = engine.idle().await.unwrap_err();
+/// assert_eq!(error.node(), Some("save"));
+/// engine.idle().await?;
+/// # Ok::<(), anabranch::Error>(()) }).unwrap();
+/// ```
 #[must_use = "futures do nothing unless awaited"]
 pub struct Idle {
     of: Arc<dyn Idles>,

@@ -93,6 +93,39 @@ impl<F: Fn(&WorkSpan) + Send + Sync + 'static> Observer for F {
 pub type Origin = Arc<dyn Any + Send + Sync>;
 
 /// One piece of work of an executor.
+///
+/// # Examples
+/// An observer that counts the nodes that have begun, by name:
+/// ```
+/// use std::collections::HashMap;
+/// use std::sync::{Arc, Mutex};
+///
+/// use anabranch::exec::{Observer, Origin, Work, WorkSpan};
+/// use anabranch::{Executor, Graph, Inputs, Name};
+///
+/// #[derive(Default)]
+/// struct Begun(Mutex<HashMap<Name, u32>>);
+///
+/// impl Observer for Begun {
+///     fn begins(&self, work: &Work, _: Option<&Origin>) {
+///         if work.node_id().is_some() {
+///             *self.0.lock().unwrap().entry(work.name.clone()).or_default() += 1;
+///         }
+///     }
+///
+///     fn ended(&self, _: &WorkSpan) {}
+/// }
+///
+/// # let mut g = Graph::new();
+/// # let x = g.task("x", (), || 1);
+/// # g.output("x", &x);
+/// # let plan = g.compile()?;
+/// let begun = Arc::new(Begun::default());
+/// let exec = Executor::builder().workers(0).observer(begun.clone()).build()?;
+/// futures::executor::block_on(exec.run(&plan, Inputs::new()))?;
+/// assert_eq!(begun.0.lock().unwrap()["x"], 1);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Work {
@@ -110,6 +143,27 @@ pub struct Work {
 }
 
 /// What a piece of work is.
+///
+/// # Examples
+/// ```
+/// use anabranch::exec::{Work, WorkKind};
+///
+/// fn row(work: &Work) -> String {
+///     match &work.kind {
+///         WorkKind::Node { stream, .. } => format!("{} on stream {stream}", work.name),
+///         WorkKind::Operation { number } => format!("{} as operation {number}", work.name),
+///         _ => work.kind_name().to_string(),
+///     }
+/// }
+///
+/// # let mut g = anabranch::Graph::new();
+/// # let decode = g.task("decode", (), || 1);
+/// # g.output("decoded", &decode);
+/// # let plan = g.compile()?;
+/// # let id = plan.schedule().shape().ids().next().unwrap();
+/// assert_eq!(row(&Work::node(&plan, id, 2)), "decode on stream 2");
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum WorkKind {
@@ -192,6 +246,28 @@ impl Work {
 }
 
 /// When and where a piece of work was done, and how it ended.
+///
+/// # Examples
+/// The total time of all nodes:
+/// ```
+/// use std::sync::{Arc, Mutex};
+/// use std::time::Duration;
+///
+/// use anabranch::Executor;
+/// use anabranch::exec::WorkSpan;
+///
+/// let total = Arc::new(Mutex::new(Duration::ZERO));
+/// let add = {
+///     let total = total.clone();
+///     move |span: &WorkSpan| {
+///         if span.work.node_id().is_some() && span.is_ok() {
+///             *total.lock().unwrap() += span.run_time();
+///         }
+///     }
+/// };
+/// let exec = Executor::builder().observer(Arc::new(add)).build()?;
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct WorkSpan {
@@ -238,6 +314,23 @@ impl WorkSpan {
 }
 
 /// How a piece of work ended.
+///
+/// # Examples
+/// An observer that prints what did not succeed:
+/// ```
+/// use std::sync::Arc;
+///
+/// use anabranch::Executor;
+/// use anabranch::exec::{Ended, WorkSpan};
+///
+/// let report = |span: &WorkSpan| match span.ended {
+///     Ended::Ok => {}
+///     ended => eprintln!("{} {}: {}", span.work.kind_name(), span.work.name, ended.name()),
+/// };
+/// let exec = Executor::builder().observer(Arc::new(report)).build()?;
+/// assert_eq!(Ended::Cancelled.name(), "cancelled");
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Ended {
@@ -273,6 +366,23 @@ impl Ended {
 }
 
 /// A thread that does work of an executor.
+///
+/// # Examples
+/// The names of the rows of a picture:
+/// ```
+/// use anabranch::exec::{WorkSpan, WorkThread};
+///
+/// fn row(thread: &WorkThread) -> String {
+///     match thread.worker {
+///         Some(number) => format!("worker {number}"),
+///         None => format!("{:?}", thread.id),
+///     }
+/// }
+///
+/// let observer = |span: &WorkSpan| println!("{}: {}", row(&span.thread), span.work.name);
+/// # let exec = anabranch::Executor::builder().observer(std::sync::Arc::new(observer)).build()?;
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct WorkThread {
@@ -286,6 +396,26 @@ pub struct WorkThread {
 /// enqueued call by call. Nodes are enqueued call by call the first time. From the second time on they are
 /// part of a CUDA graph, if `ExecutorBuilder::cuda_graphs` are on and the calls
 /// are the same.
+///
+/// # Examples
+/// An observer that counts the nodes that a CUDA graph has launched:
+/// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicU64, Ordering};
+///
+/// use anabranch::Executor;
+/// use anabranch::exec::{Launched, WorkSpan};
+///
+/// static IN_GRAPHS: AtomicU64 = AtomicU64::new(0);
+///
+/// let count = |span: &WorkSpan| {
+///     if span.launched == Launched::CudaGraph {
+///         IN_GRAPHS.fetch_add(1, Ordering::Relaxed);
+///     }
+/// };
+/// let exec = Executor::builder().observer(Arc::new(count)).build()?;
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Launched {

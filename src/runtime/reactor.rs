@@ -24,6 +24,20 @@ use crate::sync::{AtomicBool, OnceLock, Ordering, Thread, current, fence, park, 
 const PATIENCE: Duration = if cfg!(anabranch_loom) { Duration::ZERO } else { Duration::from_millis(2) };
 
 /// How the reactor waits for a device.
+///
+/// # Examples
+/// For a GPU whose runs take long, beside other work on the same cores:
+/// ```
+/// # #[cfg(feature = "cuda")] {
+/// use anabranch::Executor;
+/// use anabranch::cuda::Pace;
+///
+/// match Executor::builder().cuda(&[0]).pace(Pace::LowCpu).build() {
+///     Ok(exec) => println!("a GPU, and {} workers", exec.workers()),
+///     Err(error) => println!("no GPU: {error}"),
+/// }
+/// # }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[cfg_attr(not(feature = "cuda"), allow(dead_code, unreachable_pub))]
 #[non_exhaustive]

@@ -4,6 +4,21 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The number of a run, a flow or an engine: different for all of a process.
+///
+/// # Examples
+/// It tells the runs in a log apart:
+/// ```
+/// use anabranch::{Executor, Graph, Inputs};
+///
+/// # let mut g = Graph::new();
+/// # let x = g.task("x", (), || 1);
+/// # g.output("x", &x);
+/// # let (exec, plan) = (Executor::inline(), g.compile()?);
+/// let (first, second) = (exec.run(&plan, Inputs::new()), exec.run(&plan, Inputs::new()));
+/// println!("run {} and run {}", first.id(), second.id());
+/// assert_ne!(first.id(), second.id());
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RunId(u64);
 

@@ -6,6 +6,21 @@ use crate::sync::lock;
 
 /// What an executor does at this moment; from [`Executor::stats`](crate::Executor::stats). The numbers are
 /// read one after the other, while the executor goes on.
+///
+/// # Examples
+/// Whether a server is overloaded:
+/// ```
+/// use anabranch::Executor;
+/// use anabranch::exec::Stats;
+///
+/// fn is_overloaded(stats: &Stats) -> bool {
+///     stats.workers_asleep == 0 && stats.runs_waiting > 10
+/// }
+///
+/// let exec = Executor::host()?;
+/// assert!(!is_overloaded(&exec.stats()));
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Stats {
