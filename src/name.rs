@@ -12,6 +12,21 @@ use std::sync::Arc;
 ///
 /// A parameter of type `impl Into<Name>` accepts a `&'static str` (which allocates nothing), a `String`, a
 /// `&String`, a `Cow<'static, str>` or a `&Name`. Convert other `&str` to a `String`.
+///
+/// # Examples
+/// ```
+/// use anabranch::{Graph, Name};
+///
+/// let mut g = Graph::new();
+/// let x = g.task("a literal", (), || 1);
+/// for number in 0..3 {
+///     let name = Name::from(format!("add {number}"));
+///     let y = g.task(&name, &x, move |x: &i32| x + number);
+///     g.output(name, &y);
+/// }
+/// assert_eq!(g.compile()?.schedule().shape().nodes()[3].name, "add 2");
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Name(Text);
 

@@ -46,6 +46,21 @@ const STREAMS: usize = 8;
 /// futures. When all handles and futures of the engine are dropped, it drops the pending operations, too,
 /// with their futures and values. An operation whose own future holds the engine, or a variable of it, stays
 /// until the executor shuts down.
+///
+/// # Examples
+/// The first two operations may run at the same time. The third one waits for both:
+/// ```
+/// use anabranch::{Engine, Executor, Op};
+///
+/// # futures::executor::block_on(async {
+/// let engine = Engine::new(&Executor::host()?)?;
+/// let (x, y, sum) = (engine.var("x", 1), engine.var("y", 2), engine.var("sum", 0));
+/// engine.push(Op::task("double", &x, &x, |x: &i32| x * 2)).await?;
+/// engine.push(Op::task("negate", &y, &y, |y: &i32| -y)).await?;
+/// engine.push(Op::task("add", (&x, &y), &sum, |x: &i32, y: &i32| x + y)).await?;
+/// assert_eq!(*sum.read().await?, 0);
+/// # Ok::<(), anabranch::Error>(()) }).unwrap();
+/// ```
 #[derive(Clone)]
 pub struct Engine {
     pub(super) core: Arc<EngineCore>,
@@ -62,6 +77,23 @@ struct Own {
 }
 
 /// Settings of an [`Engine`]; made by [`Engine::builder`].
+///
+/// # Examples
+/// An engine that accepts one operation at a time:
+/// ```
+/// use anabranch::{Engine, Executor, Op};
+///
+/// # futures::executor::block_on(async {
+/// let engine = Engine::builder(&Executor::host()?).max_pending(1).build()?;
+/// let (send, receive) = futures::channel::oneshot::channel::<()>();
+/// let wait = Op::future("wait", (), (), || async move { Ok(receive.await?) });
+/// let waits = engine.try_push(wait)?;
+/// let refused = engine.try_push(Op::task("next", (), (), || ())).unwrap_err();
+/// assert!(refused.error().is_busy());
+/// # send.send(()).unwrap();
+/// # waits.await
+/// # }).unwrap();
+/// ```
 pub struct EngineBuilder {
     keeper: Keeper,
     max_pending: usize,

@@ -15,12 +15,48 @@ const SHOWN: usize = 8;
 /// circle.
 ///
 /// It is a snapshot: operations continue while it is made.
+///
+/// # Examples
+/// Why an operation does not end:
+/// ```
+/// use anabranch::{Engine, Executor, Op};
+///
+/// # futures::executor::block_on(async {
+/// let engine = Engine::new(&Executor::host()?)?;
+/// let (send, receive) = futures::channel::oneshot::channel::<()>();
+/// engine.push(Op::future("wait", (), (), || async move { Ok(receive.await?) })).await?;
+///
+/// let blocked = engine.blocked()?;
+/// assert_eq!(blocked.operations().len(), 1);
+/// assert!(blocked.circles().is_empty(), "no operations wait for each other");
+/// println!("{blocked}");
+/// # send.send(()).unwrap();
+/// # engine.idle().await
+/// # }).unwrap();
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct Blocked {
     operations: Vec<PendingOp>,
 }
 
 /// A pending operation.
+///
+/// # Examples
+/// The operations that wait for something outside of the engine, such as a socket:
+/// ```
+/// use anabranch::engine::WaitsFor;
+/// use anabranch::{Engine, Executor, Result};
+///
+/// fn outside(engine: &Engine) -> Result<Vec<String>> {
+///     let blocked = engine.blocked()?;
+///     let outside = blocked.operations().iter().filter(|op| op.waits.contains(&WaitsFor::Outside));
+///     Ok(outside.map(|op| op.name.clone()).collect())
+/// }
+///
+/// let engine = Engine::new(&Executor::host()?)?;
+/// assert!(outside(&engine)?.is_empty());
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct PendingOp {
@@ -34,6 +70,28 @@ pub struct PendingOp {
 }
 
 /// What an operation waits for. Numbers of operations are places in [`Blocked::operations`].
+///
+/// # Examples
+/// ```
+/// use anabranch::engine::WaitsFor;
+/// use anabranch::{Engine, Executor, Op};
+///
+/// # futures::executor::block_on(async {
+/// let engine = Engine::new(&Executor::host()?)?;
+/// let x = engine.var("x", 1);
+/// let (send, receive) = futures::channel::oneshot::channel::<()>();
+/// engine.push(Op::future("fetch", (), &x, || async move { Ok(receive.await.map(|()| 2)?) })).await?;
+/// engine.push(Op::task("double", &x, &x, |x: &i32| x * 2)).await?;
+///
+/// let blocked = engine.blocked()?;
+/// match &blocked.operations()[1].waits[0] {
+///     WaitsFor::Variable { variable, behind } => assert_eq!((&variable[..], &behind[..]), ("x", &[0][..])),
+///     other => println!("'double' waits for {other:?}"),
+/// }
+/// # send.send(()).unwrap();
+/// # engine.idle().await
+/// # }).unwrap();
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitsFor {

@@ -32,6 +32,24 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///
 /// An error of a run is its *first cause*. [`Error::others`] lists the other nodes that failed by themselves.
 /// `{}` prints the message, `{:#}` the message and its causes on one line, `{:?}` the same on several lines.
+///
+/// # Examples
+/// ```
+/// use anabranch::{Executor, Graph, inputs};
+///
+/// let mut g = Graph::new();
+/// let text = g.input::<String>("text");
+/// let number = g.try_task("parse", &text, |text: &String| Ok(text.parse::<u32>()?));
+/// g.output("number", &number);
+///
+/// let (exec, plan) = (Executor::inline(), g.compile()?);
+/// let run = exec.run(&plan, inputs! { "text" => "seven".to_string() });
+/// let error = futures::executor::block_on(run).unwrap_err();
+/// assert_eq!(error.node(), Some("parse"));
+/// assert!(!error.is_panic() && !error.is_cancelled());
+/// eprintln!("{error:#}"); // with the cause
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Error(Arc<Inner>);
 

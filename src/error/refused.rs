@@ -10,6 +10,26 @@ use super::Error;
 ///
 /// In a function that returns an [`Error`], `?` converts it. In a function that returns a boxed error, write
 /// `.map_err(anabranch::Error::from)?`: a box cannot hold an operation, which borrows its variables.
+///
+/// # Examples
+/// The inputs come back, for another try:
+/// ```
+/// use anabranch::{Executor, Graph, inputs};
+///
+/// # let mut g = Graph::new();
+/// # let x = g.input::<u64>("x");
+/// # let square = g.task("square", &x, |x: &u64| x * x);
+/// # g.output("square", &square);
+/// # let plan = g.compile()?;
+/// let exec = Executor::builder().workers(0).max_in_flight(1).build()?;
+/// let first = exec.try_run(&plan, inputs! { "x" => 2_u64 })?;
+/// let refused = exec.try_run(&plan, inputs! { "x" => 3_u64 }).unwrap_err();
+/// assert!(refused.error().is_busy());
+/// drop(first);
+/// let second = exec.try_run(&plan, refused.into_inner())?;
+/// # drop(second);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 pub struct Refused<T> {
     error: Error,
     refused: T,

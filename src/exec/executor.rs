@@ -28,7 +28,7 @@ use crate::value::args::Data;
 /// true. A drop of the executor, or of a run, leaks it. An executor without workers also works in the child.
 ///
 /// # Examples
-/// Handles to one executor on two threads:
+/// Two threads use one executor:
 /// ```
 /// use anabranch::{Executor, Graph, Inputs};
 /// use futures::executor::block_on;

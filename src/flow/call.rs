@@ -23,6 +23,21 @@ use crate::runtime::Core;
 ///
 /// # Cancellation
 /// As [`Run`].
+///
+/// # Examples
+/// ```
+/// use std::time::{Duration, Instant};
+///
+/// use anabranch::{Executor, Function, Graph, Value};
+///
+/// let add = Function::new("add", |g: &mut Graph, (a, b): (Value<u64>, Value<u64>)| {
+///     g.task("add", (&a, &b), |a: &u64, b: &u64| a + b)
+/// })?;
+/// let exec = Executor::host()?;
+/// let call = exec.call(&add, (2, 3)).deadline(Instant::now() + Duration::from_secs(60));
+/// assert_eq!(*futures::executor::block_on(call)?, 5);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[must_use = "futures do nothing unless awaited"]
 pub struct Call<O> {
     run: Run,
@@ -86,6 +101,29 @@ impl<O> fmt::Debug for Call<O> {
     label = "give a `{T}` or an `Arc<{T}>`; a call with variables is `Flow::call`"
 )]
 /// One argument of a call without a flow: a `T`, or an `Arc<T>` if no node of the graph takes it.
+///
+/// # Examples
+/// The first argument stays with the caller. The second one is moved in:
+/// ```
+/// use std::sync::Arc;
+///
+/// use anabranch::flow::OneValue;
+/// use anabranch::{Executor, Function, Graph, Result, Value};
+///
+/// type Words = Function<Value<String>, Value<usize>>;
+///
+/// fn count(exec: &Executor, words: &Words, text: impl OneValue<String>) -> Result<usize> {
+///     futures::executor::block_on(exec.call(words, text)).map(|count| *count)
+/// }
+///
+/// let words = Function::new("words", |g: &mut Graph, text: Value<String>| {
+///     g.task("count", &text, |text: &String| text.split(' ').count())
+/// })?;
+/// let (exec, kept) = (Executor::inline(), Arc::new(String::from("it is kept")));
+/// assert_eq!(count(&exec, &words, kept.clone())?, 3);
+/// assert_eq!(count(&exec, &words, String::from("it is moved"))?, 3);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 pub trait OneValue<T> {
     #[doc(hidden)]
     fn give(self, name: &'static str, inputs: Inputs) -> Inputs;
@@ -104,6 +142,24 @@ impl<T: Send + Sync + 'static> OneValue<T> for Arc<T> {
 }
 
 /// The arguments of a call without a flow: a [`OneValue`] for each of the function's.
+///
+/// # Examples
+/// A function of yours that accepts the arguments of any function:
+/// ```
+/// use anabranch::flow::{Ports, Values};
+/// use anabranch::{Executor, Function, Graph, Value};
+///
+/// fn is_ok<I: Ports, O: Ports>(exec: &Executor, function: &Function<I, O>, args: impl Values<I>) -> bool {
+///     futures::executor::block_on(exec.call(function, args)).is_ok()
+/// }
+///
+/// let divide = Function::new("divide", |g: &mut Graph, (a, b): (Value<u64>, Value<u64>)| {
+///     g.try_task("divide", (&a, &b), |a: &u64, b: &u64| a.checked_div(*b).ok_or("division by zero".into()))
+/// })?;
+/// let exec = Executor::inline();
+/// assert!(is_ok(&exec, &divide, (6, 3)) && !is_ok(&exec, &divide, (6, 0)));
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "these are not the arguments of the function",
     label = "a `T` or an `Arc<T>`, or a tuple of these, of the types that the function's closure takes"

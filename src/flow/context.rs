@@ -36,6 +36,25 @@ use crate::value::args::{Data, OpFn, OpFutureFn, OpKernelFn, Params, Reads};
 /// make it a flow of its own ([`Flow::flow`]). Any other part that is dropped (by `select!`, say) pushes
 /// nothing more; its operations go on. An operation that never began leaves its variables as they were; only
 /// a variable that had no value yet gets the cancel as its error.
+///
+/// # Examples
+/// Control flow is async code:
+/// ```
+/// use anabranch::{Executor, Flow, Result, Var};
+///
+/// async fn halve_until_small(f: &Flow, mut x: Var<f64>) -> Result<f64> {
+///     while *f.get(&x).await? > 1.0 {
+///         x = f.task("halve", &x, |x: &f64| x / 2.0);
+///     }
+///     Ok(*f.get(&x).await?)
+/// }
+///
+/// # futures::executor::block_on(async {
+/// let exec = Executor::host()?;
+/// let small = exec.flow(async |f: &Flow| halve_until_small(f, f.value("x", 10.0)).await);
+/// assert_eq!(small.await?, 0.625);
+/// # Ok::<(), anabranch::Error>(()) }).unwrap();
+/// ```
 #[derive(Clone)]
 pub struct Flow {
     pub(super) shared: Arc<FlowShared>,

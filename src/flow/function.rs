@@ -106,6 +106,23 @@ impl<I, O> fmt::Debug for Function<I, O> {
 }
 
 /// The arguments or the results of a [`Function`]: a [`Value`](crate::Value), or a tuple of up to eight.
+///
+/// # Examples
+/// A function of yours that accepts every function:
+/// ```
+/// use anabranch::flow::Ports;
+/// use anabranch::{Function, Graph, Value};
+///
+/// fn node_count<I: Ports, O: Ports>(function: &Function<I, O>) -> usize {
+///     function.plan().schedule().shape().nodes().len()
+/// }
+///
+/// let divide = Function::new("divide", |g: &mut Graph, (a, b): (Value<u64>, Value<u64>)| {
+///     g.task("divide", (&a, &b), |a: &u64, b: &u64| a / b)
+/// })?;
+/// assert_eq!(node_count(&divide), 1);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is neither a function's arguments nor its results",
     label = "a function takes and gives a `Value`, or a tuple of up to eight; give an empty result as a `Value<()>`"
@@ -136,6 +153,31 @@ pub trait Ports: Sealed + 'static {
     label = "give `&var` or `take(&var)` of a `Var<{T}>`; a plain value becomes one by `f.value(..)`"
 )]
 /// One argument of a call: `&Var<T>`, or [`take`](crate::take)`(&var)` if a node of the graph takes it.
+///
+/// # Examples
+/// One call reads the variable. The other one takes its value:
+/// ```
+/// use anabranch::flow::Arg;
+/// use anabranch::{Executor, Flow, Function, Graph, Value, Var, take};
+///
+/// type Count = Function<Value<String>, Value<usize>>;
+///
+/// fn count(f: &Flow, words: &Count, text: impl Arg<String>) -> Var<usize> {
+///     f.call(words, text)
+/// }
+///
+/// let words = Function::new("words", |g: &mut Graph, text: Value<String>| {
+///     g.task("count", &text, |text: &String| text.split(' ').count())
+/// })?;
+/// let exec = Executor::inline();
+/// let counts = exec.flow(async |f: &Flow| {
+///     let text = f.value("text", String::from("it is a text"));
+///     let (first, second) = (count(f, &words, &text), count(f, &words, take(&text)));
+///     Ok((*f.get(&first).await?, *f.get(&second).await?))
+/// });
+/// assert_eq!(futures::executor::block_on(counts)?, (4, 4));
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 pub trait Arg<T>: OneRead<Vars, Param: Param<Vars, Owned: OneValue<T>>> {}
 
 impl<T: Send + Sync + 'static> Arg<T> for &Var<T> {}
@@ -143,6 +185,25 @@ impl<T: Send + Sync + 'static> Arg<T> for &Var<T> {}
 impl<T: Send + Sync + 'static> Arg<T> for TakeVar<'_, T> {}
 
 /// The arguments of a call: one [`Arg`] for each of the function's.
+///
+/// # Examples
+/// A function of yours that calls any function and waits for its result:
+/// ```
+/// use anabranch::flow::{Args, Ports};
+/// use anabranch::{Executor, Flow, Function, Graph, Result, Value};
+///
+/// async fn wait<I: Ports>(f: &Flow, of: &Function<I, Value<u64>>, args: impl Args<I>) -> Result<u64> {
+///     Ok(*f.get(&f.call(of, args)).await?)
+/// }
+///
+/// let add = Function::new("add", |g: &mut Graph, (a, b): (Value<u64>, Value<u64>)| {
+///     g.task("add", (&a, &b), |a: &u64, b: &u64| a + b)
+/// })?;
+/// let exec = Executor::inline();
+/// let sum = exec.flow(async |f: &Flow| wait(f, &add, (&f.value("a", 2), &f.value("b", 3))).await);
+/// assert_eq!(futures::executor::block_on(sum)?, 5);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "these are not the arguments of the function",
     label = "`&var` or `take(&var)`, or a tuple of these, of the types that the function's closure takes"

@@ -11,6 +11,21 @@ use crate::engine::VarRead;
 use crate::error::Result;
 
 /// Waits for a variable's value; made by [`Flow::get`](super::Flow::get).
+///
+/// # Examples
+/// Waits for two values at the same time:
+/// ```
+/// use anabranch::{Executor, Flow};
+///
+/// let exec = Executor::host()?;
+/// let sum = exec.flow(async |f: &Flow| {
+///     let (x, y) = (f.task("x", (), || 2), f.task("y", (), || 3));
+///     let (x, y) = futures::try_join!(f.get(&x), f.get(&y))?;
+///     Ok(*x + *y)
+/// });
+/// assert_eq!(futures::executor::block_on(sum)?, 5);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[must_use = "futures do nothing unless awaited"]
 pub struct Get<'f, T> {
     /// None after it has let other tasks run, which a wait does once.

@@ -32,6 +32,22 @@ pin_project! {
     /// done there, and an operation that is running runs to its end. Dropping never waits. When the closure
     /// has returned, operations that it has pushed and not awaited go on as long as the executor lives. Their
     /// errors are lost, unless it is an engine's flow: then [`Engine::idle`] returns them.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::{Duration, Instant};
+    ///
+    /// use anabranch::{Executor, Flow};
+    ///
+    /// let exec = Executor::host()?;
+    /// let flow = exec.flow(async |f: &Flow| {
+    ///     let x = f.task("x", (), || 20);
+    ///     Ok(*f.get(&x).await? + 1)
+    /// });
+    /// let flow = flow.deadline(Instant::now() + Duration::from_secs(60));
+    /// assert_eq!(futures::executor::block_on(flow)?, 21);
+    /// # Ok::<(), anabranch::Error>(())
+    /// ```
     #[must_use = "futures do nothing unless awaited"]
     pub struct FlowRun<F> {
         // None once it is over.

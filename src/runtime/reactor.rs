@@ -26,7 +26,7 @@ const PATIENCE: Duration = if cfg!(anabranch_loom) { Duration::ZERO } else { Dur
 /// How the reactor waits for a device.
 ///
 /// # Examples
-/// For a GPU whose runs take long, beside other work on the same cores:
+/// An executor that leaves the cores to other work while a GPU is busy:
 /// ```
 /// # #[cfg(feature = "cuda")] {
 /// use anabranch::Executor;

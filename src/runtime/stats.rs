@@ -8,7 +8,7 @@ use crate::sync::lock;
 /// read one after the other, while the executor goes on.
 ///
 /// # Examples
-/// Whether a server is overloaded:
+/// A test whether a server is overloaded:
 /// ```
 /// use anabranch::Executor;
 /// use anabranch::exec::Stats;

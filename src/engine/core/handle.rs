@@ -27,6 +27,22 @@ use crate::runtime::{WaiterKey, poll_share};
 ///
 /// # Cancellation
 /// Dropping the handle changes nothing: the operation still runs.
+///
+/// # Examples
+/// ```
+/// use anabranch::{Engine, Executor, Op};
+///
+/// # futures::executor::block_on(async {
+/// let engine = Engine::new(&Executor::host()?)?;
+/// let x = engine.var("x", String::from("seven"));
+/// let number = engine.empty_var::<u32>("number");
+///
+/// let parse = Op::try_task("parse", &x, &number, |x: &String| Ok(x.parse()?));
+/// let pushed = engine.push(parse).await?; // there was room, and it may run now
+/// let error = pushed.await.unwrap_err(); // it has ended
+/// assert_eq!(error.node(), Some("parse"));
+/// # Ok::<(), anabranch::Error>(()) }).unwrap();
+/// ```
 pub struct Pushed(ManuallyDrop<State>);
 
 enum State {

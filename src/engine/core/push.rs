@@ -28,6 +28,21 @@ use crate::runtime::{WaiterKey, may_work, poll_work};
 /// # Cancellation
 /// If it is dropped while it waits for room, the operation is not pushed. An operation that is pushed already
 /// stays pushed.
+///
+/// # Examples
+/// Each `await` waits for room, so the loop has at most 8 operations pending:
+/// ```
+/// use anabranch::{Engine, Executor, Op};
+///
+/// # futures::executor::block_on(async {
+/// let engine = Engine::builder(&Executor::host()?).max_pending(8).build()?;
+/// let sum = engine.var("sum", 0);
+/// for number in 1..=100 {
+///     engine.push(Op::task("add", &sum, &sum, move |sum: &u32| sum + number)).await?;
+/// }
+/// assert_eq!(*sum.read().await?, 5050);
+/// # Ok::<(), anabranch::Error>(()) }).unwrap();
+/// ```
 #[must_use = "if there is no room, the operation is pushed only if this is awaited"]
 pub struct Push<'v> {
     core: &'v Arc<EngineCore>,

@@ -23,6 +23,27 @@ use crate::value::args::{Fallible, Finish, Infallible, OpFn, OpFutureFn, Params,
 /// [`Each<T>`](crate::engine::Each) for a slice of variables, or of references to some. It returns the new
 /// values of the variables that it writes. These are stored when it has returned. So an operation may read a
 /// variable that it writes, and gets the old value. An operation borrows its variables until it is pushed.
+///
+/// # Examples
+/// An operation that reads a slice, takes a value, and writes two:
+/// ```
+/// use anabranch::engine::Each;
+/// use anabranch::{Engine, Executor, Op, take};
+///
+/// # futures::executor::block_on(async {
+/// let engine = Engine::new(&Executor::host()?)?;
+/// let parts = [engine.var("a", 2), engine.var("b", 3)];
+/// let (log, sum) = (engine.var("log", vec![0]), engine.var("sum", 0));
+///
+/// let op = Op::task("sum", (&parts[..], take(&log)), (&sum, &log), |parts: Each<i32>, mut log: Vec<i32>| {
+///     let sum = parts.iter().sum();
+///     log.push(sum);
+///     (sum, log)
+/// });
+/// engine.push(op.priority(1)).await?;
+/// assert_eq!(*log.read().await?, [0, 5]);
+/// # Ok::<(), anabranch::Error>(()) }).unwrap();
+/// ```
 #[must_use = "an operation does nothing until it is pushed"]
 pub struct Op<'v>(pub(super) Unpushed<'v>);
 

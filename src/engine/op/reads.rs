@@ -172,6 +172,23 @@ impl<T: Send + Sync + 'static> OneRead<Vars> for &Var<T> {
 }
 
 /// A variable whose value an operation takes; made by [`take`](crate::take).
+///
+/// # Examples
+/// The operation owns the list, and changes it without a copy:
+/// ```
+/// use anabranch::{Engine, Executor, Op, take};
+///
+/// # futures::executor::block_on(async {
+/// let engine = Engine::new(&Executor::host()?)?;
+/// let list = engine.var("list", vec![3, 1, 2]);
+/// let sort = |mut list: Vec<u32>| {
+///     list.sort();
+///     list
+/// };
+/// engine.push(Op::task("sort", take(&list), &list, sort)).await?;
+/// assert_eq!(*list.read().await?, [1, 2, 3]);
+/// # Ok::<(), anabranch::Error>(()) }).unwrap();
+/// ```
 #[derive(Debug)]
 pub struct TakeVar<'v, T: Send + Sync + 'static>(&'v Var<T>);
 

@@ -14,6 +14,32 @@ use crate::engine::order::{Mode, Target, Unpushed};
 ///
 /// Cheap to clone; clones are the same stream. On a device with queues it is one of its streams, which other
 /// work may share.
+///
+/// # Examples
+/// Operations that append to a file, in their order:
+/// ```
+/// use std::sync::{Arc, Mutex};
+///
+/// use anabranch::engine::Stream;
+/// use anabranch::{Engine, Executor, Op, Result};
+///
+/// type File = Arc<Mutex<String>>;
+///
+/// async fn append(engine: &Engine, on: &Stream, file: &File, line: &'static str) -> Result<()> {
+///     let file = file.clone();
+///     engine.push(Op::task("append", (), (), move || file.lock().unwrap().push_str(line)).on(on)).await?;
+///     Ok(())
+/// }
+///
+/// # futures::executor::block_on(async {
+/// let engine = Engine::new(&Executor::host()?)?;
+/// let (on, file) = (engine.stream(), File::default());
+/// append(&engine, &on, &file, "one, ").await?;
+/// append(&engine, &on, &file, "two").await?;
+/// engine.idle().await?;
+/// assert_eq!(*file.lock().unwrap(), "one, two");
+/// # Ok::<(), anabranch::Error>(()) }).unwrap();
+/// ```
 #[derive(Clone)]
 pub struct Stream {
     turn: Var<()>,

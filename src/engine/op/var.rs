@@ -19,6 +19,20 @@ use crate::value::args::Key;
 ///
 /// Cheap to clone; clones are the same variable. When the last is dropped, the value is freed after all
 /// operations that were pushed before.
+///
+/// # Examples
+/// ```
+/// use anabranch::{Engine, Executor, Op};
+///
+/// # futures::executor::block_on(async {
+/// let engine = Engine::new(&Executor::host()?)?;
+/// let count = engine.var("count", 0);
+/// let same = count.clone();
+/// engine.push(Op::task("add", &count, &count, |count: &i32| count + 1)).await?;
+/// assert_eq!(*same.read().await?, 1);
+/// assert_eq!((same.name(), same.version()), ("count", 1));
+/// # Ok::<(), anabranch::Error>(()) }).unwrap();
+/// ```
 pub struct Var<T: Send + Sync + 'static>(VarHandle<T, EngineCore>);
 
 impl<T: Send + Sync + 'static> Var<T> {
@@ -131,6 +145,21 @@ impl<T: Send + Sync + 'static> fmt::Debug for Var<T> {
 }
 
 /// A variable's value, when it is there; made by [`Var::read`].
+///
+/// # Examples
+/// The place of the read is that of the call, not that of the `await`:
+/// ```
+/// use anabranch::{Engine, Executor, Op};
+///
+/// # futures::executor::block_on(async {
+/// let engine = Engine::new(&Executor::host()?)?;
+/// let x = engine.var("x", 1);
+/// let before = x.read();
+/// engine.push(Op::task("double", &x, &x, |x: &i32| x * 2)).await?;
+/// let after = x.read();
+/// assert_eq!((*before.await?, *after.await?), (1, 2));
+/// # Ok::<(), anabranch::Error>(()) }).unwrap();
+/// ```
 #[must_use = "futures do nothing unless awaited"]
 pub struct VarRead<T>(Reading<T>);
 
@@ -182,6 +211,20 @@ impl<T> PendingRead<T> {
 }
 
 /// The wait until a variable could be written; made by [`Var::wait_writable`].
+///
+/// # Examples
+/// Every operation that reads or writes the variable has ended:
+/// ```
+/// use anabranch::{Engine, Executor, Op};
+///
+/// # futures::executor::block_on(async {
+/// let engine = Engine::new(&Executor::host()?)?;
+/// let page = engine.var("page", String::from("a page"));
+/// engine.push(Op::task("print", &page, (), |page: &String| println!("{page}"))).await?;
+/// page.wait_writable().await?;
+/// println!("it is printed");
+/// # Ok::<(), anabranch::Error>(()) }).unwrap();
+/// ```
 #[must_use = "futures do nothing unless awaited"]
 #[derive(Debug)]
 pub struct VarWait(Pushed);

@@ -11,6 +11,24 @@ use crate::value::args::{Sealed, tuples};
 
 /// Everything that an operation writes: `()`, `&Var<T>`, `&[Var<T>]`, or a tuple of up to eight. The closure
 /// returns the new values: nothing, a `T`, a `Vec<T>` as long as the slice, or a tuple.
+///
+/// # Examples
+/// The new values of none, one, several, and a slice of variables:
+/// ```
+/// use anabranch::{Engine, Executor, Op};
+///
+/// # futures::executor::block_on(async {
+/// let engine = Engine::new(&Executor::host()?)?;
+/// let (x, low, high) = (engine.var("x", 7), engine.var("low", 0), engine.var("high", 0));
+/// let all = [engine.var("a", 0), engine.var("b", 0)];
+///
+/// engine.push(Op::task("print", &x, (), |x: &i32| println!("{x}"))).await?;
+/// engine.push(Op::task("double", &x, &x, |x: &i32| x * 2)).await?;
+/// engine.push(Op::task("bounds", &x, (&low, &high), |x: &i32| (x - 1, x + 1))).await?;
+/// engine.push(Op::task("fill", &x, &all[..], |x: &i32| vec![*x; 2])).await?;
+/// assert_eq!((*high.read().await?, *all[1].read().await?), (15, 14));
+/// # Ok::<(), anabranch::Error>(()) }).unwrap();
+/// ```
 #[diagnostic::on_unimplemented(
     message = "an operation cannot write this",
     label = "give `&var`, `&vars[..]`, a tuple of up to eight of them, or `()`"

@@ -202,6 +202,29 @@ impl<T> VarPtr<T> {
 
 /// Stands for the variables of an engine in bounds such as [`Reads<Vars>`](crate::engine::Reads). It has no
 /// values.
+///
+/// # Examples
+/// A function that is generic over what an operation reads:
+/// ```
+/// use anabranch::engine::{OpFn, Reads, Vars};
+/// use anabranch::{Engine, Executor, Op, Result, Var};
+///
+/// async fn sum_into<R: Reads<Vars>>(
+///     engine: &Engine,
+///     reads: R,
+///     sum: &Var<i32>,
+///     work: impl OpFn<Vars, R::Params, i32>,
+/// ) -> Result<()> {
+///     engine.push(Op::task("sum", reads, sum, work)).await?.await
+/// }
+///
+/// # futures::executor::block_on(async {
+/// let engine = Engine::new(&Executor::host()?)?;
+/// let (x, y, sum) = (engine.var("x", 1), engine.var("y", 2), engine.var("sum", 0));
+/// sum_into(&engine, (&x, &y), &sum, |x: &i32, y: &i32| x + y).await?;
+/// assert_eq!(*sum.read().await?, 3);
+/// # Ok::<(), anabranch::Error>(()) }).unwrap();
+/// ```
 #[derive(Debug)]
 pub enum Vars {}
 
