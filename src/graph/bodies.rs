@@ -140,6 +140,22 @@ impl fmt::Debug for Bodies {
 
 /// The values that a body in [`Bodies`] gets: `()`, a [`Value`], a tuple of up to eight, or a `Vec` of values
 /// of one type.
+///
+/// # Examples
+/// Bodies that get nothing, two values, and any number of values:
+/// ```
+/// use anabranch::graph::Bodies;
+/// use anabranch::{Graph, Name, Value};
+///
+/// let bodies = Bodies::new()
+///     .node("x", |g: &mut Graph, name: &Name, ()| g.input::<f64>(name))
+///     .node("scale", |g: &mut Graph, name: &Name, (x, by): (Value<f64>, Value<f64>)| {
+///         g.task(name, (&x, &by), |x: &f64, by: &f64| x * by)
+///     })
+///     .node("sum", |g: &mut Graph, name: &Name, all: Vec<Value<f64>>| {
+///         g.task(name, &all[..], |all: anabranch::graph::Each<f64>| all.iter().sum::<f64>())
+///     });
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not what a body can be given",
     label = "`()`, `Value<T>`, a tuple of up to eight of these, or `Vec<Value<T>>`"

@@ -7,6 +7,26 @@ use super::values::{Maker, Transfer, Use};
 use crate::value::{Cells, Slot};
 
 /// The types of a loop's condition: a [`Value`] of a type that [`Holds`], or [`times`].
+///
+/// # Examples
+/// A loop whose caller says when it ends:
+/// ```
+/// use anabranch::graph::{Condition, times};
+/// use anabranch::{Executor, Graph, Inputs, Result, Value};
+///
+/// fn halved<K: Condition>(goes_on: impl FnOnce(&mut Graph, Value<f64>) -> K) -> Result<f64> {
+///     let mut g = Graph::new();
+///     let x = g.task("x", (), || 16.0);
+///     let end = g.repeat("loop", &x, goes_on, |b, x| b.task("halve", &x, |x: &f64| x / 2.0));
+///     g.output("end", &end);
+///     let mut outputs = futures::executor::block_on(Executor::inline().run(&g.compile()?, Inputs::new()))?;
+///     Ok(*outputs.take::<f64>("end")?)
+/// }
+///
+/// assert_eq!(halved(times(3))?, 2.0);
+/// assert_eq!(halved(|c, x| c.task("is large", &x, |x: &f64| *x > 5.0))?, 4.0);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the condition of a loop",
     label = "a value of type `bool`, or `above(residual, tolerance)`; or `times(n)` instead of the closure"
@@ -17,6 +37,22 @@ pub trait Condition {
 }
 
 /// A number of iterations. Made by [`times`].
+///
+/// # Examples
+/// Ten iterations:
+/// ```
+/// use anabranch::graph::times;
+/// use anabranch::{Executor, Graph, Inputs};
+///
+/// let mut g = Graph::new();
+/// let one = g.task("one", (), || 1);
+/// let power = g.repeat("power", &one, times(10), |b, x| b.task("double", &x, |x: &i32| x * 2));
+/// g.output("power", &power);
+/// # let (exec, plan) = (Executor::inline(), g.compile()?);
+/// let mut outputs = futures::executor::block_on(exec.run(&plan, Inputs::new()))?;
+/// assert_eq!(*outputs.take::<i32>("power")?, 1024);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Times(u64);
 

@@ -224,6 +224,26 @@ impl Graph {
 
 /// A branch that is being built. Made by [`Graph::branch`]. Its node is complete at every moment, even if
 /// this value is forgotten. Only `join` marks its arms as complete.
+///
+/// # Examples
+/// Arms that are added in a loop:
+/// ```
+/// use anabranch::{Executor, Graph, inputs};
+///
+/// let mut g = Graph::new();
+/// let (size, price) = (g.input::<usize>("size"), g.input::<u32>("price"));
+/// let mut branch = g.branch("discount", &size, &price);
+/// for percent in [0, 10, 25] {
+///     branch = branch.arm(|a, x| a.task("reduce", &x, move |x: &u32| x * (100 - percent) / 100));
+/// }
+/// let price = branch.join();
+/// g.output("price", &price);
+///
+/// # let (exec, plan) = (Executor::inline(), g.compile()?);
+/// let run = exec.run(&plan, inputs! { "size" => 2_usize, "price" => 80_u32 });
+/// assert_eq!(*futures::executor::block_on(run)?.take::<u32>("price")?, 60);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[must_use = "a branch is there once it is joined: call `join`"]
 pub struct Branch<'g, S: States> {
     graph: &'g mut Graph,

@@ -8,6 +8,24 @@ use std::marker::PhantomData;
 /// It is a name, not the value: a node that reads it gets an edge. A node that reads `&Value<T>` gets `&T`
 /// (an async node an `Arc<T>`). Any number of nodes can read it, without a copy. One node can [`take`] it and
 /// gets the `T`.
+///
+/// # Examples
+/// Functions of yours get and return handles, and so build graphs of parts:
+/// ```
+/// use anabranch::{Graph, Value};
+///
+/// fn mean(g: &mut Graph, x: &Value<Vec<f64>>) -> Value<f64> {
+///     let sum = g.task("sum", x, |x: &Vec<f64>| x.iter().sum::<f64>());
+///     g.task("mean", (&sum, x), |sum: &f64, x: &Vec<f64>| sum / x.len() as f64)
+/// }
+///
+/// let mut g = Graph::new();
+/// let x = g.input::<Vec<f64>>("x");
+/// let mean = mean(&mut g, &x);
+/// g.output("mean", &mean);
+/// # g.compile()?;
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 pub struct Value<T> {
     pub(super) graph: usize,
     pub(super) index: u32,
@@ -37,11 +55,47 @@ impl<T> fmt::Debug for Value<T> {
 }
 
 /// A value that a node takes by value. Made by [`take`].
+///
+/// # Examples
+/// ```
+/// use anabranch::graph::Take;
+/// use anabranch::{Graph, Value, take};
+///
+/// fn sorted(g: &mut Graph, list: Take<Vec<u32>>) -> Value<Vec<u32>> {
+///     g.task("sort", list, |mut list: Vec<u32>| {
+///         list.sort();
+///         list
+///     })
+/// }
+///
+/// let mut g = Graph::new();
+/// let list = g.input::<Vec<u32>>("list");
+/// let list = sorted(&mut g, take(&list));
+/// g.output("list", &list);
+/// # g.compile()?;
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Take<T>(pub(super) Value<T>);
 
 /// A handle to a value that can be taken: a [`Value`] of a graph, by a node, or a [`Var`](crate::Var) of an
 /// engine, by an operation.
+///
+/// # Examples
+/// A value of a graph, and a variable of an engine:
+/// ```
+/// use anabranch::{Engine, Executor, Graph, Op, take};
+///
+/// let mut g = Graph::new();
+/// let text = g.input::<String>("text");
+/// let bytes = g.task("bytes", take(&text), |text: String| text.into_bytes());
+///
+/// let engine = Engine::new(&Executor::inline())?;
+/// let (text, bytes) = (engine.var("text", String::from("text")), engine.empty_var::<Vec<u8>>("bytes"));
+/// let op = Op::task("bytes", take(&text), &bytes, |text: String| text.into_bytes());
+/// # drop(op);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be taken",
     label = "take a value of a graph or a variable of an engine, one by one: `take(&value)`; slices are read"
@@ -73,6 +127,27 @@ impl<T> Takable for &Value<T> {
 /// [`Flow::get`](crate::Flow::get) is kept. Then the operation does not begin and leaves its variables
 /// unchanged, and its handle has the error. If other code may read the variable at any time, read it in the
 /// operation and return a new value.
+///
+/// # Examples
+/// One node reads the list. After it, the other node gets the list itself:
+/// ```
+/// use anabranch::{Executor, Graph, inputs, take};
+///
+/// let mut g = Graph::new();
+/// let list = g.input::<Vec<u32>>("list");
+/// let largest = g.task("largest", &list, |list: &Vec<u32>| list.iter().max().copied());
+/// let sorted = g.task("sort", take(&list), |mut list: Vec<u32>| {
+///     list.sort();
+///     list
+/// });
+/// g.output("largest", &largest);
+/// g.output("sorted", &sorted);
+///
+/// let (exec, plan) = (Executor::host()?, g.compile()?);
+/// let mut outputs = futures::executor::block_on(exec.run(&plan, inputs! { "list" => vec![2_u32, 3, 1] }))?;
+/// assert_eq!(*outputs.take::<Vec<u32>>("sorted")?, [1, 2, 3]);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 pub fn take<V: Takable>(value: V) -> V::Take {
     value.take()
 }

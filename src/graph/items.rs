@@ -21,6 +21,25 @@ use crate::value::{Cells, Slot, StateGuard, StateRef};
 
 /// A value that lives as long as a run of its pipeline. [`Graph::state`] makes it. One node holds it: the
 /// node reads `&mut state` and gets `&mut T`. An async node gets a [`StateGuard`].
+///
+/// # Examples
+/// A sum that grows from item to item:
+/// ```
+/// use anabranch::{Executor, Pipeline, Ranked};
+/// use futures::{TryStreamExt, stream};
+///
+/// let sums = Pipeline::new("sums", &Ranked::default(), |g, x| {
+///     let mut total = g.state("total", || 0);
+///     g.task("add", (&mut total, &x), |total: &mut u32, x: &u32| {
+///         *total += x;
+///         *total
+///     })
+/// })?;
+/// let exec = Executor::inline();
+/// let results = exec.pipe(&sums, stream::iter(1..=4));
+/// assert_eq!(futures::executor::block_on(results.try_collect::<Vec<_>>())?, [1, 3, 6, 10]);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 pub struct State<T> {
     graph: usize,
     slot: Slot<StateRef<T>>,
@@ -30,6 +49,24 @@ pub struct State<T> {
 
 /// A value that a later node made for an earlier item. [`Graph::feedback`] makes it, nodes read it as
 /// `&*feedback`, and [`Graph::feed`] gives it its values.
+///
+/// # Examples
+/// Each item is smoothed with the result of the item before:
+/// ```
+/// use anabranch::{Executor, Pipeline, Ranked};
+/// use futures::{TryStreamExt, stream};
+///
+/// let smooth = Pipeline::new("smooth", &Ranked::default(), |g, x| {
+///     let before = g.feedback("before", || 0.0);
+///     let now = g.task("smooth", (&x, &*before), |x: &f64, before: &f64| (x + before) / 2.0);
+///     g.feed(before, &now);
+///     now
+/// })?;
+/// let exec = Executor::inline();
+/// let results = exec.pipe(&smooth, stream::iter([8.0, 8.0, 8.0]));
+/// assert_eq!(futures::executor::block_on(results.try_collect::<Vec<_>>())?, [4.0, 6.0, 7.0]);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 pub struct Feedback<T> {
     value: Value<T>,
     place: usize,
@@ -247,6 +284,23 @@ pub struct Outlet<T> {
 }
 
 /// The result of each item of a pipeline: a [`Value`], or a tuple of up to eight.
+///
+/// # Examples
+/// Two results for each item:
+/// ```
+/// use anabranch::{Executor, Pipeline, Ranked};
+/// use futures::{TryStreamExt, stream};
+///
+/// let divide = Pipeline::new("divide", &Ranked::default(), |g, x| {
+///     let tens = g.task("tens", &x, |x: &u32| x / 10);
+///     let ones = g.task("ones", &x, |x: &u32| x % 10);
+///     (tens, ones)
+/// })?;
+/// let exec = Executor::inline();
+/// let results = exec.pipe(&divide, stream::iter([47, 8]));
+/// assert_eq!(futures::executor::block_on(results.try_collect::<Vec<_>>())?, [(4, 7), (0, 8)]);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the results of a pipeline",
     label = "let the closure return a `Value`, or a tuple of up to eight of them"

@@ -6,6 +6,23 @@ use std::sync::Arc;
 use super::shape::Shape;
 
 /// The role of an inner graph in its loop or branch.
+///
+/// # Examples
+/// The inner graphs of a loop:
+/// ```
+/// use anabranch::Graph;
+/// use anabranch::graph::Role;
+///
+/// let mut g = Graph::new();
+/// let x = g.input::<f64>("x");
+/// let is_large = |c: &mut Graph, x| c.task("is large", &x, |x: &f64| *x > 1.0);
+/// let end = g.repeat("loop", &x, is_large, |b, x| b.task("halve", &x, |x: &f64| x / 2.0));
+///
+/// let control = g.shape().nodes()[0].control.as_ref().expect("it is a loop");
+/// let roles: Vec<Role> = control.inner().map(|(role, _)| role).collect();
+/// assert_eq!(roles, [Role::Condition, Role::Body]);
+/// assert_eq!(Role::Arm(2).to_string(), "arm 2");
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
 pub enum Role {
@@ -28,6 +45,26 @@ impl fmt::Display for Role {
 }
 
 /// The kind of a node with inner graphs.
+///
+/// # Examples
+/// A loop in a shape, for a simulation:
+/// ```
+/// use std::sync::Arc;
+///
+/// use anabranch::graph::{Backend, Control, Shape};
+///
+/// let mut body = Shape::new();
+/// body.node("step", Backend::Gpu);
+/// let body = Arc::new(body);
+/// let control = Control::Repeat { condition: None, body, iterations: 5, max_iterations: None };
+/// assert_eq!((control.remark(), control.takes_us(|_| 20.0)), ("5 times".to_string(), 100.0));
+///
+/// let mut shape = Shape::new();
+/// let train = shape.node("train", Backend::Cpu);
+/// shape.nodes_mut()[train.index()].control = Some(Arc::new(control));
+/// println!("{}", shape.schedule()?);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum Control {

@@ -10,6 +10,19 @@ use crate::error::Kind;
 use crate::name::Name;
 
 /// A node of a graph that is being built. Made by [`Graph::node`].
+///
+/// # Examples
+/// ```
+/// use anabranch::Graph;
+///
+/// let mut g = Graph::new();
+/// let log = g.task("open log", (), || println!("begin"));
+/// let image = g.task("left image", (), || vec![0_u8; 64]);
+/// g.node(&image).command("decode").cost_us(120.0).after(&log);
+///
+/// let node = &g.shape().nodes()[1];
+/// assert_eq!((&**node.command(), node.cost_us), ("decode", 120.0));
+/// ```
 #[derive(Debug)]
 pub struct NodeMut<'g> {
     graph: &'g mut Graph,

@@ -8,6 +8,18 @@ use super::nested::Control;
 use crate::name::Name;
 
 /// A node of one graph, by its position.
+///
+/// # Examples
+/// ```
+/// use anabranch::graph::{Backend, Shape};
+///
+/// let mut shape = Shape::new();
+/// let decode = shape.node("decode", Backend::Cpu);
+/// let infer = shape.node("infer", Backend::Gpu);
+/// shape.read(decode, 0, infer);
+/// assert_eq!(shape.nodes()[infer.index()].name, "infer");
+/// assert_eq!(shape.ids().collect::<Vec<_>>(), [decode, infer]);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct NodeId(pub(crate) u32);
 
@@ -19,6 +31,22 @@ impl NodeId {
 }
 
 /// The place where a node prefers to run. The words are those of DALI.
+///
+/// # Examples
+/// A task prefers the host, and a kernel the device:
+/// ```
+/// use anabranch::graph::Backend;
+/// use anabranch::{DeviceStream, Graph};
+///
+/// let mut g = Graph::new();
+/// let x = g.task("x", (), || vec![1.0_f32]);
+/// let x = g.try_kernel("up", &x, |s: &mut DeviceStream, x: &Vec<f32>| Ok(s.upload(x)?));
+/// assert_eq!(g.shape().nodes()[0].backend, Backend::Cpu);
+/// assert_eq!(g.shape().nodes()[1].backend, Backend::Gpu);
+///
+/// g.node(&x).backend(Backend::Mixed);
+/// assert_eq!(g.shape().nodes()[1].backend, Backend::Mixed);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[cfg_attr(feature = "json", derive(serde::Deserialize, serde::Serialize), serde(rename_all = "lowercase"))]
 pub enum Backend {
@@ -32,6 +60,17 @@ pub enum Backend {
 }
 
 /// The memory in which a consumer reads a value.
+///
+/// # Examples
+/// ```
+/// use anabranch::graph::{Backend, Memory, Shape};
+///
+/// let mut shape = Shape::new();
+/// let (read, up) = (shape.node("read", Backend::Cpu), shape.node("up", Backend::Mixed));
+/// shape.read(read, 0, up);
+/// assert_eq!(shape.memory_of(up), Memory::Gpu);
+/// assert_eq!(shape.read_memory(&shape.edges()[0]), Some(Memory::Cpu));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "json", derive(serde::Deserialize, serde::Serialize), serde(rename_all = "lowercase"))]
 pub enum Memory {
@@ -42,6 +81,21 @@ pub enum Memory {
 }
 
 /// The meaning of an edge.
+///
+/// # Examples
+/// The number of edges that carry no value:
+/// ```
+/// use anabranch::Graph;
+/// use anabranch::graph::EdgeKind;
+///
+/// let mut g = Graph::new();
+/// let log = g.task("open log", (), || println!("begin"));
+/// let x = g.task("x", (), || 1);
+/// let y = g.task("y", &x, |x: &i32| x + 1);
+/// g.node(&y).after(&log);
+/// let orders = g.shape().edges().iter().filter(|edge| edge.kind == EdgeKind::Order);
+/// assert_eq!(orders.count(), 1);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum EdgeKind {
@@ -60,6 +114,20 @@ pub enum EdgeKind {
 }
 
 /// An edge, source to target.
+///
+/// # Examples
+/// A node that reads only the size of an image on a device:
+/// ```
+/// use anabranch::graph::{Backend, Edge, EdgeKind, Shape};
+///
+/// let mut shape = Shape::new();
+/// let image = shape.node("image", Backend::Gpu);
+/// let tiles = shape.node("choose tiles", Backend::Cpu);
+/// shape.edge(Edge::new(image, tiles, EdgeKind::Data { output: 0, memory: None, metadata: true }));
+///
+/// let edge = shape.edges()[0];
+/// assert_eq!((edge.source, edge.target), (image, tiles));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Edge {
@@ -95,6 +163,28 @@ impl Edge {
 }
 
 /// One node, for policies.
+///
+/// # Examples
+/// The expected work of a graph, by command:
+/// ```
+/// use std::collections::BTreeMap;
+///
+/// use anabranch::graph::Shape;
+///
+/// fn work_us(shape: &Shape) -> BTreeMap<&str, f64> {
+///     let mut work_us = BTreeMap::new();
+///     for node in shape.nodes() {
+///         *work_us.entry(&**node.command()).or_default() += node.cost_us;
+///     }
+///     work_us
+/// }
+///
+/// # let mut g = anabranch::Graph::new();
+/// # let (left, right) = (g.task("left", (), || 1), g.task("right", (), || 2));
+/// g.node(&left).command("decode").cost_us(120.0);
+/// g.node(&right).command("decode").cost_us(80.0);
+/// assert_eq!(work_us(g.shape())["decode"], 200.0);
+/// ```
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct NodeShape {
@@ -118,6 +208,23 @@ pub struct NodeShape {
 /// A graph without closures.
 ///
 /// The order of nodes and edges matters: where a policy chooses between equals, it chooses the first.
+///
+/// # Examples
+/// A graph without bodies, and its schedule:
+/// ```
+/// use anabranch::graph::{Backend, Shape};
+///
+/// let mut shape = Shape::new();
+/// let load = shape.node("load", Backend::Cpu);
+/// let [left, right] = ["left", "right"].map(|name| shape.node(name, Backend::Gpu));
+/// shape.read(load, 0, left);
+/// shape.read(load, 0, right);
+///
+/// let schedule = shape.schedule()?;
+/// assert_ne!(schedule.stream_of(left), schedule.stream_of(right));
+/// println!("{schedule}");
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Shape {
     name: Option<Name>,

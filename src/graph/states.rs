@@ -11,6 +11,32 @@ use crate::value::args::{Sealed, tuples};
 
 /// The first values of the states of a loop or a branch: `&value`, [`take`](crate::take)`(&value)`, or a
 /// tuple of up to eight of these.
+///
+/// # Examples
+/// A function of yours that repeats a step ten times, of any states:
+/// ```
+/// use anabranch::graph::{States, times};
+/// use anabranch::{Executor, Graph, Inputs};
+///
+/// fn ten_times<S: States, F>(g: &mut Graph, first: S, step: F) -> S::Values
+/// where
+///     F: FnOnce(&mut Graph, S::Values) -> S::Values,
+/// {
+///     g.repeat("ten times", first, times(10), step)
+/// }
+///
+/// let mut g = Graph::new();
+/// let (a, b) = (g.task("a", (), || 0), g.task("b", (), || 1));
+/// let (a, _) = ten_times(&mut g, (&a, &b), |g, (a, b)| {
+///     let sum = g.task("add", (&a, &b), |a: &u32, b: &u32| a + b);
+///     (b, sum)
+/// });
+/// g.output("fibonacci", &a);
+/// # let (exec, plan) = (Executor::inline(), g.compile()?);
+/// # let mut outputs = futures::executor::block_on(exec.run(&plan, Inputs::new()))?;
+/// assert_eq!(*outputs.take::<u32>("fibonacci")?, 55);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the states of a loop, or go through a branch",
     label = "`&value`, `take(&value)`, or a tuple of up to eight of these"
@@ -28,6 +54,27 @@ pub trait States: Sealed {
 }
 
 /// The first value of one state.
+///
+/// # Examples
+/// A list that is shared, and one that the loop owns:
+/// ```
+/// use anabranch::graph::{OneState, times};
+/// use anabranch::{Graph, Value, take};
+///
+/// fn reversed<S: OneState<Of = Vec<u8>>>(g: &mut Graph, name: &'static str, list: S) -> Value<Vec<u8>> {
+///     g.repeat(name, list, times(3), |b, list| {
+///         b.task("reverse", &list, |list: &Vec<u8>| list.iter().rev().copied().collect::<Vec<u8>>())
+///     })
+/// }
+///
+/// let mut g = Graph::new();
+/// let (left, right) = (g.input::<Vec<u8>>("left"), g.input::<Vec<u8>>("right"));
+/// let reversed = [reversed(&mut g, "first", &left), reversed(&mut g, "second", take(&right))];
+/// g.output("left", &reversed[0]);
+/// g.output("right", &reversed[1]);
+/// # g.compile()?;
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no state of a loop or a branch",
     label = "give `&value`, `take(&value)`, or a tuple of up to eight of these"

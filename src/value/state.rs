@@ -74,6 +74,27 @@ impl<T> StateRef<T> {
 
 /// The state of a pipeline in the future of an async node: it dereferences to the value, and gives it back
 /// when it is dropped. Drop it before the future ends: else the node fails for the next item.
+///
+/// # Examples
+/// ```
+/// use std::sync::Arc;
+///
+/// use anabranch::pipe::StateGuard;
+/// use anabranch::{Executor, Pipeline, Ranked};
+/// use futures::{TryStreamExt, stream};
+///
+/// let sums = Pipeline::new("sums", &Ranked::default(), |g, x| {
+///     let mut total = g.state("total", || 0);
+///     g.future("add", (&mut total, &x), |mut total: StateGuard<u32>, x: Arc<u32>| async move {
+///         *total += *x; // between two awaits, say
+///         Ok(*total)
+///     })
+/// })?;
+/// let exec = Executor::inline();
+/// let results = exec.pipe(&sums, stream::iter(1..=4));
+/// assert_eq!(futures::executor::block_on(results.try_collect::<Vec<_>>())?, [1, 3, 6, 10]);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 pub struct StateGuard<T> {
     home: Arc<StateHome<T>>,
     value: Option<T>,

@@ -6,6 +6,21 @@ use std::ops::Index;
 use crate::value::{Cells, Slot};
 
 /// The values that a closure reads through one slice (`&values[..]`), in its order.
+///
+/// # Examples
+/// ```
+/// use anabranch::graph::Each;
+/// use anabranch::{Executor, Graph, Inputs};
+///
+/// let mut g = Graph::new();
+/// let parts = [3, 1, 2].map(|number| g.task(format!("part {number}"), (), move || number));
+/// let range = g.task("range", &parts[..], |parts: Each<i32>| (parts[0], parts.iter().copied().max()));
+/// g.output("range", &range);
+/// # let (exec, plan) = (Executor::inline(), g.compile()?);
+/// # let mut outputs = futures::executor::block_on(exec.run(&plan, Inputs::new()))?;
+/// assert_eq!(*outputs.take::<(i32, Option<i32>)>("range")?, (3, Some(3)));
+/// # Ok::<(), anabranch::Error>(())
+/// ```
 pub struct Each<'a, T>(Values<'a, T>);
 
 enum Values<'a, T> {

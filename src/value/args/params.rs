@@ -16,6 +16,20 @@ pub trait Place: 'static {
 
 /// A type of values: `Send`, `Sync` and without borrows, because they go from thread to thread. All such
 /// types implement it.
+///
+/// # Examples
+/// A function of yours that adds a value of any type:
+/// ```
+/// use anabranch::graph::Data;
+/// use anabranch::{Graph, Value};
+///
+/// fn constant<T: Data + Clone>(g: &mut Graph, name: &'static str, value: T) -> Value<T> {
+///     g.task(name, (), move || value.clone())
+/// }
+///
+/// let mut g = Graph::new();
+/// let (pi, words) = (constant(&mut g, "pi", 3.14), constant(&mut g, "words", vec!["a", "b"]));
+/// ```
 #[diagnostic::on_unimplemented(
     message = "a value of type `{Self}` cannot go from thread to thread",
     label = "values are `Send` and `Sync`: an `Arc` instead of an `Rc`, a `Mutex` or an atomic instead of a `RefCell` or a `Cell`"
