@@ -7,7 +7,7 @@ use super::build::Parts;
 use super::capacity;
 use super::fault::{Place, Warning, quoted};
 use super::forms::ScheduleForm;
-use super::order::circle;
+use super::order::cycle;
 use super::parts::{Component, Connection, Pass, PassId};
 use super::ports::Mode;
 use super::rows::{Placed, Rows};
@@ -31,7 +31,7 @@ pub(super) fn connect(
     add_connections(schedule, rows, parts, warnings)?;
     add_declared(schedule, form, rows, parts, &start.at(".passDependencies"))?;
     for epoch in schedule.hyperepochs.iter_mut().flat_map(|hyperepoch| &mut hyperepoch.epochs) {
-        check_circles(epoch)?;
+        check_cycles(epoch)?;
         capacity::check(epoch, parts.connections, parts.components, warnings)?;
     }
     Ok(())
@@ -232,15 +232,15 @@ fn add_declared(schedule: &mut StmSchedule, form: &ScheduleForm, rows: &Rows, pa
     Ok(())
 }
 
-fn check_circles(epoch: &Epoch) -> Result<()> {
-    let Some(circle) = circle(epoch.runnables.len(), &epoch.edges()) else { return Ok(()) };
+fn check_cycles(epoch: &Epoch) -> Result<()> {
+    let Some(cycle) = cycle(epoch.runnables.len(), &epoch.edges()) else { return Ok(()) };
     let mut passes: Vec<&str> =
-        circle.iter().map(|&number| epoch.runnables[number as usize].name.trim_end_matches("_submittee")).collect();
+        cycle.iter().map(|&number| epoch.runnables[number as usize].name.trim_end_matches("_submittee")).collect();
     passes.dedup();
     let more = if passes.len() > 16 { " -> ..." } else { "" };
     passes.truncate(16);
     Err(epoch.place.at(".passes").fault(format_args!(
-        "the passes {}{more} wait for each other in a circle: mark one of the connections `indirect`",
+        "the passes {}{more} wait for each other in a cycle: mark one of the connections `indirect`",
         passes.join(" -> ")
     )))
 }

@@ -10,7 +10,7 @@ use super::fault::{Place, Warning, list, normal, quoted};
 use super::files::{Files, from_disk};
 use super::forms::AppForm;
 use super::names::Names;
-use super::order::circle;
+use super::order::cycle;
 use super::parts::{Component, ComponentId, Connection, Pass, PassId, Process};
 use super::schedule::StmSchedule;
 use super::tree::Tree;
@@ -131,7 +131,7 @@ impl App {
         let names = Names::new(&tree, form.processes.keys().collect(), external);
         let parts = Parts { components: &tree.components, passes: &tree.passes, connections: &connections, names: &names };
         let schedules = build::schedules(&form.stm_schedules, &parts, &start, files, &mut warnings)?;
-        check_circles(&tree, &connections, &schedules)?;
+        check_cycles(&tree, &connections, &schedules)?;
         let states = states(&form, &start)?;
         let (name, Tree { components, passes, .. }) = (form.name.clone().into(), tree);
         Ok(Self { name, components, passes, connections, processes, states, schedules, warnings, file })
@@ -269,9 +269,9 @@ fn states(form: &AppForm, start: &Place) -> Result<Vec<AppState>> {
     Ok(states)
 }
 
-/// Fails if components that no schedule runs depend on each other in a circle. Those of a schedule are
+/// Fails if components that no schedule runs depend on each other in a cycle. Those of a schedule are
 /// checked with its phases.
-fn check_circles(tree: &Tree, connections: &[Connection], schedules: &[StmSchedule]) -> Result<()> {
+fn check_cycles(tree: &Tree, connections: &[Connection], schedules: &[StmSchedule]) -> Result<()> {
     let mut is_planned = vec![false; tree.components.len()];
     let epochs = schedules.iter().flat_map(|schedule| &schedule.hyperepochs).flat_map(|hyperepoch| &hyperepoch.epochs);
     for runnable in epochs.flat_map(|epoch| &epoch.runnables) {
@@ -284,14 +284,14 @@ fn check_circles(tree: &Tree, connections: &[Connection], schedules: &[StmSchedu
     let left: Vec<&Connection> = connections.iter().filter(is_left).collect();
     let edges: Vec<(u32, u32)> =
         left.iter().map(|connection| (connection.source.component.0, connection.target.component.0)).collect();
-    let Some(circle) = circle(tree.components.len(), &edges) else { return Ok(()) };
-    let ends = (circle[0], circle[1]);
-    let closing = edges.iter().position(|edge| *edge == ends).expect("a circle has an edge from its first node");
-    let mut names: Vec<&str> = circle.iter().map(|&number| &*tree.components[number as usize].name).collect();
+    let Some(cycle) = cycle(tree.components.len(), &edges) else { return Ok(()) };
+    let ends = (cycle[0], cycle[1]);
+    let closing = edges.iter().position(|edge| *edge == ends).expect("a cycle has an edge from its first node");
+    let mut names: Vec<&str> = cycle.iter().map(|&number| &*tree.components[number as usize].name).collect();
     let more = if names.len() > 16 { " -> ..." } else { "" };
     names.truncate(16);
     Err(left[closing].place.fault(format_args!(
-        "the components {}{more} wait for each other in a circle: mark one of the connections `indirect`",
+        "the components {}{more} wait for each other in a cycle: mark one of the connections `indirect`",
         names.join(" -> ")
     )))
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::fault::{Place, list, quoted};
 use super::forms::{Map, NodeForm, Object, PortForm};
-use super::order::circle;
+use super::order::cycle;
 use super::parts::PortShape;
 use super::processor::Processor;
 use crate::error::Result;
@@ -42,7 +42,7 @@ impl NodeKind {
         }
         check_ports(&form.input_ports, &form.output_ports, file)?;
         let passes = passes(form, &listed)?;
-        check_circle(&passes, &listed)?;
+        check_cycle(&passes, &listed)?;
         let (inputs, outputs) = (shapes(&form.input_ports), shapes(&form.output_ports));
         Ok(Self { name: form.name.clone().into(), inputs, outputs, passes })
     }
@@ -104,16 +104,16 @@ fn passes(form: &NodeForm, listed: &Place) -> Result<Vec<PassKind>> {
     Ok(passes)
 }
 
-/// Fails if passes depend on each other in a circle.
-fn check_circle(passes: &[PassKind], listed: &Place) -> Result<()> {
+/// Fails if passes depend on each other in a cycle.
+fn check_cycle(passes: &[PassKind], listed: &Place) -> Result<()> {
     let edges: Vec<(u32, u32)> =
         passes.iter().zip(0..).flat_map(|(pass, number)| pass.after.iter().map(move |&before| (before, number))).collect();
-    let Some(circle) = circle(passes.len(), &edges) else { return Ok(()) };
-    let mut names: Vec<&str> = circle.iter().map(|&number| &*passes[number as usize].name).collect();
+    let Some(cycle) = cycle(passes.len(), &edges) else { return Ok(()) };
+    let mut names: Vec<&str> = cycle.iter().map(|&number| &*passes[number as usize].name).collect();
     let more = if names.len() > 16 { " -> ..." } else { "" };
     names.truncate(16);
     Err(listed.fault(format_args!(
-        "passes depend on each other in a circle: {}{more}: remove one of the dependencies",
+        "passes depend on each other in a cycle: {}{more}: remove one of the dependencies",
         names.join(" -> ")
     )))
 }

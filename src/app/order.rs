@@ -1,4 +1,4 @@
-//! Orders and circles of small graphs.
+//! Orders and cycles of small graphs.
 
 /// The predecessors and successors of each of `count` nodes.
 fn successors(count: usize, edges: &[(u32, u32)]) -> (Vec<Vec<u32>>, Vec<u32>) {
@@ -10,7 +10,7 @@ fn successors(count: usize, edges: &[(u32, u32)]) -> (Vec<Vec<u32>>, Vec<u32>) {
     (next, before)
 }
 
-/// Returns the nodes in an order in which the source of each edge comes before its target. Nodes of a circle,
+/// Returns the nodes in an order in which the source of each edge comes before its target. Nodes of a cycle,
 /// and those behind one, are left out.
 pub(super) fn topological(count: usize, edges: &[(u32, u32)]) -> Vec<u32> {
     let (next, mut before) = successors(count, edges);
@@ -28,11 +28,11 @@ pub(super) fn topological(count: usize, edges: &[(u32, u32)]) -> Vec<u32> {
     order
 }
 
-/// Returns the nodes of a circle, from one of them to the same one, or None if there is none.
-pub(super) fn circle(count: usize, edges: &[(u32, u32)]) -> Option<Vec<u32>> {
+/// Returns the nodes of a cycle, from one of them to the same one, or None if there is none.
+pub(super) fn cycle(count: usize, edges: &[(u32, u32)]) -> Option<Vec<u32>> {
     let mut is_left = vec![true; count];
     topological(count, edges).iter().for_each(|&node| is_left[node as usize] = false);
-    // Each node that is left has a predecessor that is left, so going back from one leads into a circle.
+    // Each node that is left has a predecessor that is left, so going back from one leads into a cycle.
     let mut source_of = vec![None; count];
     for &(source, target) in edges {
         if is_left[source as usize] && is_left[target as usize] {
@@ -44,9 +44,9 @@ pub(super) fn circle(count: usize, edges: &[(u32, u32)]) -> Option<Vec<u32>> {
     loop {
         let node = *path.last()?;
         if let Some(place) = place_of[node as usize] {
-            let mut circle: Vec<u32> = path.split_off(place);
-            circle.reverse();
-            return Some(circle);
+            let mut cycle: Vec<u32> = path.split_off(place);
+            cycle.reverse();
+            return Some(cycle);
         }
         place_of[node as usize] = Some(path.len() - 1);
         path.push(source_of[node as usize]?);
@@ -54,7 +54,7 @@ pub(super) fn circle(count: usize, edges: &[(u32, u32)]) -> Option<Vec<u32>> {
 }
 
 /// Returns for each pair of nodes whether a path leads from the first to the second, which is true for a node
-/// and itself. The graph has no circles: of a node of a circle, or behind one, a path may be missed.
+/// and itself. The graph has no cycles: of a node of a cycle, or behind one, a path may be missed.
 ///
 /// Each pass over the edges answers for 64 first nodes, so that any number of pairs takes bounded time.
 pub(super) fn is_before(count: usize, edges: &[(u32, u32)], pairs: &[(u32, u32)]) -> Vec<bool> {

@@ -243,7 +243,7 @@ impl App {
         self.components()[source.component.index()].outputs[source.port as usize].bytes.unwrap_or(0)
     }
 
-    /// Adds the indirect connections. With free phases, one that closes no circle binds nothing.
+    /// Adds the indirect connections. With free phases, one that closes no cycle binds nothing.
     fn add_feedback(&self, epoch: &Epoch, phases: Phases, work: &mut Work) {
         let is_mixed = epoch.runnables.iter().any(|runnable| runnable.row > 0);
         let is_indirect = |link: &&Link| !self.is_direct(link) && link.delivery != Delivery::AcrossEpochs;
@@ -255,7 +255,7 @@ impl App {
                 indirect.iter().map(|(link, _)| is_bound(link)).collect()
             }
             Phases::Free => {
-                // Circles of these edges are an error of the work.
+                // Cycles of these edges are an error of the work.
                 let pairs: Vec<(u32, u32)> = indirect.iter().map(|(_, (source, target))| (target.0, source.0)).collect();
                 is_before(epoch.runnables.len(), &self.item_edges(epoch), &pairs)
             }

@@ -157,7 +157,7 @@ impl Tree {
             }
             let typed = place.at(".componentType");
             let (file, document) = files.component(&relative, &typed)?;
-            self.check_circle(parent, &file, &typed)?;
+            self.check_cycle(parent, &file, &typed)?;
             if depth > NESTING_MAX {
                 return Err(typed.fault(format_args!("graphlets are nested more than {NESTING_MAX} deep")));
             }
@@ -182,7 +182,7 @@ impl Tree {
     }
 
     /// Fails if a graphlet contains itself: then one of the components around has the same file.
-    fn check_circle(&self, parent: usize, file: &Arc<Path>, place: &Place) -> Result<()> {
+    fn check_cycle(&self, parent: usize, file: &Arc<Path>, place: &Place) -> Result<()> {
         let around: Vec<usize> = std::iter::successors(Some(parent), |&member| self.members[member].parent).collect();
         let Some(first) = around.iter().position(|&member| self.members[member].file == *file) else { return Ok(()) };
         let files = around[..=first].iter().rev().map(|&member| &self.members[member].file).chain([file]);

@@ -3,10 +3,16 @@
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
+#[cfg(feature = "dlpack")]
+use std::ptr::with_exposed_provenance_mut;
 
+#[cfg(feature = "dlpack")]
+use super::queue::Export;
 use super::queue::{HostMemory, Memory};
 use super::sanitize::allocate;
 use super::slice::{BufferSlice, Place, Span};
+#[cfg(feature = "dlpack")]
+use crate::error::Kind;
 
 /// A number that buffers can hold.
 ///
@@ -87,16 +93,18 @@ impl<T: Element> Buffer<T> {
         Some(Self(Span::new(Place::Host(first), len)))
     }
 
-    /// Returns the address, and the number of the GPU that has the memory, if there is one; None if work or a
-    /// borrow uses the buffer.
+    /// Returns where the elements are, for another library that may write them: the address, and the number
+    /// of the GPU that has them, if there is one.
     #[cfg(feature = "dlpack")]
-    pub(super) fn exported(&self) -> Option<(*mut T, Option<u32>)> {
-        match self.0.on_host() {
-            Some((first, _)) => Some((first.as_ptr(), None)),
-            None => {
-                let (address, ordinal) = self.read_by(false).on_device()?.exported()?;
-                Some((std::ptr::with_exposed_provenance_mut(address as usize), Some(ordinal)))
-            }
+    pub(super) fn export(&mut self) -> Result<(*mut T, Option<u32>), Kind> {
+        if let Some((first, _)) = self.0.on_host() {
+            return Ok((first.as_ptr(), None));
+        }
+        let device = self.device_name();
+        match self.written_by(false).on_device().map_or(Export::Simulated, Memory::export) {
+            Export::Gpu { address, ordinal } => Ok((with_exposed_provenance_mut(address as usize), Some(ordinal))),
+            Export::InUse => Err(Kind::BufferInUse { device }),
+            Export::Simulated => Err(Kind::BufferSimulated),
         }
     }
 
@@ -170,6 +178,17 @@ impl<T: Element> HostBuffer<T> {
 
     pub(super) fn of(memory: Box<dyn HostMemory>, len: usize) -> Self {
         Self { place: Place::Device(memory), len }
+    }
+
+    /// Returns the address of the elements and their number, for another library that may write them; None if
+    /// the copy is not done.
+    #[cfg(feature = "dlpack")]
+    pub(super) fn export(&mut self) -> Option<(*mut T, usize)> {
+        let data = match &mut self.place {
+            Place::Host(elements) => Some(elements.as_mut_ptr()),
+            Place::Device(memory) => memory.is_written().then(|| memory.as_ptr().cast_mut().cast()),
+        };
+        data.map(|data| (data, self.len))
     }
 }
 

@@ -12,34 +12,42 @@ use crate::error::{Kind, Refused};
 
 /// A tensor with one axis, without a copy.
 ///
-/// # Panics
-/// As the first read of the buffer does.
-impl<T: Element + DlpackElement> From<HostBuffer<T>> for Dlpack {
-    fn from(buffer: HostBuffer<T>) -> Self {
-        let (data, len) = (buffer.as_ptr(), buffer.len());
-        // SAFETY: the elements lie one behind the other in the buffer, wherever the buffer itself is moved
-        // to.
-        unsafe { tensor::<T, 1>(Box::new(buffer), data.cast_mut(), [len], DLDevice::CPU) }
+/// # Errors
+/// If the copy from the device is not done: export it in a node of the host, or after the run. The error
+/// returns the buffer.
+impl<T: Element + DlpackElement> TryFrom<HostBuffer<T>> for Dlpack {
+    type Error = Refused<HostBuffer<T>>;
+
+    fn try_from(buffer: HostBuffer<T>) -> Result<Self, Refused<HostBuffer<T>>> {
+        let mut buffer = Box::new(buffer);
+        match buffer.export() {
+            // SAFETY: the copy is done, so the elements are there; they do not move with the box.
+            Some((data, len)) => Ok(unsafe { tensor(buffer, data, [len], DLDevice::CPU) }),
+            None => Err(Refused::new(Kind::BufferInUse { device: "the host".into() }.into(), *buffer)),
+        }
     }
 }
 
-/// A tensor with one axis, without a copy: in the host's memory, or in that of a GPU. The other library calls
-/// the tensor's deleter when its work is done, as DLPack asks.
+/// A tensor with one axis, without a copy: in the host's memory, or in that of a GPU.
+///
+/// The memory of a GPU is free for other work once the tensor is dropped. So let the other library finish its
+/// work before: synchronize its stream.
 ///
 /// # Errors
 /// If work on a device still uses the buffer, or a part of it is borrowed: export an output of a run that has
-/// ended. The error returns the buffer.
+/// ended. If the device is simulated. The error returns the buffer.
 impl<T: Element + DlpackElement> TryFrom<Buffer<T>> for Dlpack {
     type Error = Refused<Buffer<T>>;
 
     fn try_from(buffer: Buffer<T>) -> Result<Self, Refused<Buffer<T>>> {
-        let Some((data, gpu)) = buffer.exported() else {
-            return Err(Refused::new(Kind::BufferInUse { device: buffer.device_name() }.into(), buffer));
+        let mut buffer = Box::new(buffer);
+        let (data, gpu) = match buffer.export() {
+            Ok(at) => at,
+            Err(kind) => return Err(Refused::new(kind.into(), *buffer)),
         };
         let (len, device) = (buffer.len(), gpu.map_or(DLDevice::CPU, |ordinal| DLDevice::cuda(ordinal as i32)));
-        // SAFETY: the elements lie one behind the other in the buffer, wherever the buffer itself is moved
-        // to. No work uses them.
-        Ok(unsafe { tensor::<T, 1>(Box::new(buffer), data.cast(), [len], device) })
+        // SAFETY: no work uses the elements, and they do not move with the box.
+        Ok(unsafe { tensor(buffer, data, [len], device) })
     }
 }
 
@@ -47,7 +55,7 @@ impl<T: Element + DlpackElement> TryFrom<Buffer<T>> for Dlpack {
 ///
 /// # Safety
 /// `data` has the elements of such a shape, in row-major order, on `device`. They are `owner`'s, stay where
-/// they are while it lives, and only `owner` refers to them.
+/// they are while it lives, and may be read and written through `data`.
 pub(crate) unsafe fn tensor<T: DlpackElement, const N: usize>(
     owner: Box<impl Send + 'static>,
     data: *mut T,

@@ -12,7 +12,7 @@ const SHOWN: usize = 8;
 
 /// The pending operations of an engine, and what each waits for; made by
 /// [`Engine::blocked`](crate::Engine::blocked). `{}` writes a line for each operation, and one for each
-/// circle.
+/// cycle.
 ///
 /// It is a snapshot: operations continue while it is made.
 ///
@@ -28,7 +28,7 @@ const SHOWN: usize = 8;
 ///
 /// let blocked = engine.blocked()?;
 /// assert_eq!(blocked.operations().len(), 1);
-/// assert!(blocked.circles().is_empty(), "no operations wait for each other");
+/// assert!(blocked.cycles().is_empty(), "no operations wait for each other");
 /// println!("{blocked}");
 /// # send.send(()).unwrap();
 /// # engine.idle().await
@@ -163,17 +163,17 @@ impl Blocked {
         &self.operations
     }
 
-    /// Returns the circles of operations that wait for each other, as far as the engine knows. None of them
-    /// ends before another one does. An operation is in one circle at most.
+    /// Returns the cycles of operations that wait for each other, as far as the engine knows. None of them
+    /// ends before another one does. An operation is in one cycle at most.
     ///
     /// A future that has polled the handle of an operation counts as one that awaits it, until either ends.
     /// It may have given that up, and kept the handle: in a `select` or a timeout that another branch won.
-    /// Then a circle may be shown that will open by itself.
+    /// Then a cycle may be shown that will open by itself.
     ///
-    /// A circle that leads through a task has a gap. One operation waits for something
+    /// A cycle that leads through a task has a gap. One operation waits for something
     /// [outside](WaitsFor::Outside), and another [is awaited](PendingOp::is_awaited_outside) from there.
-    pub fn circles(&self) -> Vec<Vec<usize>> {
-        let mut circles = Vec::new();
+    pub fn cycles(&self) -> Vec<Vec<usize>> {
+        let mut cycles = Vec::new();
         // The place on the path, or MAX once all that an operation waits for was followed.
         let mut places: Vec<Option<usize>> = vec![None; self.operations.len()];
         for root in 0..self.operations.len() {
@@ -194,15 +194,15 @@ impl Blocked {
                         None => next = Some(target),
                         Some(usize::MAX) => {}
                         Some(first) => {
-                            circles.push(path[first..].iter().map(|(operation, _)| *operation).collect());
-                            // An operation of one circle is in no other. Those before it on the path may be.
+                            cycles.push(path[first..].iter().map(|(operation, _)| *operation).collect());
+                            // An operation of one cycle is in no other. Those before it on the path may be.
                             path.drain(first..).for_each(|(operation, _)| places[operation] = Some(usize::MAX));
                         }
                     },
                 }
             }
         }
-        circles
+        cycles
     }
 }
 
@@ -298,8 +298,8 @@ impl fmt::Display for Blocked {
                 f.write_str("; is awaited from outside")?;
             }
         }
-        for circle in self.circles() {
-            write!(f, "\ncircle: {}, {}", self.names(&circle), circle[0])?;
+        for cycle in self.cycles() {
+            write!(f, "\ncycle: {}, {}", self.names(&cycle), cycle[0])?;
         }
         Ok(())
     }

@@ -47,7 +47,7 @@ pub(crate) enum Kind {
         if *is_value { "is fed a value of another graph: feed one of the pipeline's own graph; let the closure of a loop or branch return it" } else { "is of another graph: feed it in the graph that made it" }
     )]
     ForeignFeed { name: Name, is_value: bool },
-    #[error("the nodes {} wait for each other in a circle: remove one of these edges", circle(.path))]
+    #[error("the nodes {} wait for each other in a cycle: remove one of these edges", cycle(.path))]
     Cycle { path: Vec<Name> },
     #[error("node '{node}' has an edge to itself: remove it")]
     SelfEdge { node: Name },
@@ -64,10 +64,10 @@ pub(crate) enum Kind {
     #[error("'{node}' takes {value} by value and reads it too: read the taken value instead")]
     TakenAndRead { value: String, node: Name },
     #[error(
-        "'{taker}' takes {value} by value, so it comes after '{reader}', which reads it too: that closes the circle {}. Let '{taker}' read {value} by reference, or '{reader}' not wait for '{taker}'",
-        circle(.path)
+        "'{taker}' takes {value} by value, so it comes after '{reader}', which reads it too: that closes the cycle {}. Let '{taker}' read {value} by reference, or '{reader}' not wait for '{taker}'",
+        cycle(.path)
     )]
-    TakeCircle { value: String, taker: Name, reader: Name, path: Vec<Name> },
+    TakeCycle { value: String, taker: Name, reader: Name, path: Vec<Name> },
     #[error(
         "'{control}' takes {value} by value, and '{reader}' in it reads it too: let '{reader}' read the state that '{control}' makes of it"
     )]
@@ -185,8 +185,8 @@ pub(crate) enum Kind {
 
     // Phases of a pipeline.
     #[error(
-        "the nodes {} wait for each other in a circle, for one item: remove one of these edges, or declare the one whose value is of an earlier item as feedback",
-        circle(.path)
+        "the nodes {} wait for each other in a cycle, for one item: remove one of these edges, or declare the one whose value is of an earlier item as feedback",
+        cycle(.path)
     )]
     ItemCycle { path: Vec<Name> },
     #[error(
@@ -215,7 +215,7 @@ pub(crate) enum Kind {
     RedundantWait { waited: Name, node: Name },
     #[error("node '{node}' waits for point {stream}@{seq}, which no program records")]
     NoRecord { node: Name, stream: u32, seq: u32 },
-    #[error("the programs never come to node '{node}': they wait for each other in a circle")]
+    #[error("the programs never come to node '{node}': they wait for each other in a cycle")]
     WaitsForever { node: Name },
     #[error("the program of stream {stream} {fault}")]
     Program { stream: u32, fault: String },
@@ -250,12 +250,14 @@ pub(crate) enum Kind {
         "the executor has no room for another run: at most {max} are in flight, and runs that wait come first; await some of them, or raise max_in_flight"
     )]
     Busy { max: usize },
-    #[error("the executor was shut down or dropped: keep it until its runs have ended")]
+    #[error("the executor was shut down or dropped: keep it in a variable until its runs have ended")]
     ShutDown,
-    #[error("a buffer on {device} is in use, or simulated: export an output of a run that has ended, on a host or a GPU")]
+    #[error("work still uses a buffer of {device}: export an output of a run that has ended")]
     BufferInUse { device: String },
-    #[error("the data was lent until `lend` returned: await in the closure of `lend` what reads the data")]
-    LoanOver,
+    #[error("a buffer of a simulated device cannot be exported: run the graph on a host or a GPU")]
+    BufferSimulated,
+    #[error("the call of `lend` has returned, so its data cannot be read any more: await the run inside of its closure")]
+    LendEnded,
     #[error(
         "the executor was built before this process was forked, and its threads are in the parent only: build one here, after the fork"
     )]
@@ -264,9 +266,7 @@ pub(crate) enum Kind {
         "the pending operations cannot be inspected: the system has refused `membarrier` since the executor was built; allow it, or call `Engine::blocked` before"
     )]
     NoBarrier,
-    #[error(
-        "a drain of an executor that is awaited inside of one of its own nodes, operations or flows would never end: await it outside"
-    )]
+    #[error("a drain that is awaited inside of a node, operation or flow of its executor would never end: await it outside")]
     DrainsInside,
     #[error("waiting for an executor from inside one of its own nodes would never end: wait outside of the graph")]
     InsideNode,
@@ -459,7 +459,7 @@ fn in_flight(items: u32) -> String {
 }
 
 /// Returns `'a' -> 'b' -> 'a'`. If the path is long, its middle is left out.
-fn circle(path: &[Name]) -> String {
+fn cycle(path: &[Name]) -> String {
     let quoted: Vec<String> = path.iter().map(|name| format!("'{name}'")).collect();
     match quoted.len() {
         0..=12 => quoted.join(" -> "),

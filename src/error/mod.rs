@@ -269,7 +269,7 @@ impl Error {
                 | TakenTwice { .. }
                 | TakenAndRead { .. }
                 | TakenAndReadInside { .. }
-                | TakeCircle { .. }
+                | TakeCycle { .. }
                 | TakenShared { .. }
                 | SharedResult { .. }
                 | Limit { .. }
@@ -380,7 +380,7 @@ impl Error {
             TakenAndReadInside { reader, .. } => Some(reader),
             TakenState { taker, .. }
             | TakenShared { taker, .. }
-            | TakeCircle { taker, .. }
+            | TakeCycle { taker, .. }
             | TakenBefore { taker, .. }
             | TakenTwice { second: taker, .. } => Some(taker),
             NotOrdered { later, .. } => Some(later),
@@ -410,7 +410,7 @@ impl Error {
     }
 
     /// Returns the nodes of a cycle. The first node comes again at the end.
-    pub(crate) fn circle(&self) -> Option<&[Name]> {
+    pub(crate) fn cycle(&self) -> Option<&[Name]> {
         if let Kind::Cycle { path } = &*self.0.kind { Some(path) } else { None }
     }
 

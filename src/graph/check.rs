@@ -128,15 +128,15 @@ pub(crate) fn take_last(shape: &Arc<Shape>) -> Result<Arc<Shape>> {
             Link::Edge(edge) => format!("'{}'", shape.name_of(edge.source)),
             Link::State { state, .. } => format!("state {state}"),
         };
-        explain_circle(error, shape, orders.iter().map(|&(reader, taker, link)| (reader, taker, value(link))))
+        explain_cycle(error, shape, orders.iter().map(|&(reader, taker, link)| (reader, taker, value(link))))
     })?;
     Ok(Arc::new(ordered))
 }
 
 /// Explains a cycle that exists only because one node takes a value that another reads. `takes` has the
 /// orders of readers before takers that are not edges of `shape`, each with the value that both read.
-pub(crate) fn explain_circle(error: Error, shape: &Shape, takes: impl Iterator<Item = (NodeId, NodeId, String)>) -> Error {
-    let Some(path) = error.circle() else { return error };
+pub(crate) fn explain_cycle(error: Error, shape: &Shape, takes: impl Iterator<Item = (NodeId, NodeId, String)>) -> Error {
+    let Some(path) = error.cycle() else { return error };
     let name = |node: NodeId| shape.name_of(node);
     let steps: HashSet<(&str, &str)> = path.windows(2).map(|pair| (&*pair[0], &*pair[1])).collect();
     let is_edge = |pair: (NodeId, NodeId)| shape.edges().iter().any(|edge| (edge.source, edge.target) == pair);
@@ -145,7 +145,7 @@ pub(crate) fn explain_circle(error: Error, shape: &Shape, takes: impl Iterator<I
         None => error,
         Some((reader, taker, value)) => {
             let (taker, reader) = (name(taker).clone(), name(reader).clone());
-            Kind::TakeCircle { value, taker, reader, path: path.to_vec() }.into()
+            Kind::TakeCycle { value, taker, reader, path: path.to_vec() }.into()
         }
     }
 }
@@ -160,13 +160,13 @@ fn check_acyclic(shape: &Shape) -> Result<()> {
     if order.len() == links.nodes() {
         return Ok(());
     }
-    let circle = circle_of(&links, &order);
-    Err(Kind::Cycle { path: circle.into_iter().map(|node| shape.name_of(node).clone()).collect() }.into())
+    let cycle = cycle_of(&links, &order);
+    Err(Kind::Cycle { path: cycle.into_iter().map(|node| shape.name_of(node).clone()).collect() }.into())
 }
 
 /// Returns a cycle among the nodes that are not in the order. The first node comes again at the end. The
 /// search walks backwards: each such node has such a predecessor, so a node comes twice at some point.
-pub(crate) fn circle_of(links: &Links, order: &[NodeId]) -> Vec<NodeId> {
+pub(crate) fn cycle_of(links: &Links, order: &[NodeId]) -> Vec<NodeId> {
     let mut is_open = vec![true; links.nodes()];
     order.iter().for_each(|node| is_open[node.index()] = false);
     let mut node = links.ids().find(|node| is_open[node.index()]).expect("a cycle leaves nodes unordered");

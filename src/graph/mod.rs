@@ -48,7 +48,7 @@ pub(crate) use builder::NodeWork;
 pub(crate) use carry::Carries;
 #[cfg(feature = "json")]
 pub(crate) use check::is_one_slip;
-pub(crate) use check::{check, check_ids, check_name, circle_of, explain_circle, take_last, unknown_node};
+pub(crate) use check::{check, check_ids, check_name, cycle_of, explain_cycle, take_last, unknown_node};
 pub use condition::{Condition, Times, times};
 pub use control::Branch;
 pub(crate) use control_node::ControlKind;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::work::{Fixed, Resource, Work};
 use super::{NODES_MAX, PHASE_MAX};
 use crate::error::{Kind, Result};
-use crate::graph::{COST_US_MAX, Links, NodeId, check_name, circle_of, kahn_order};
+use crate::graph::{COST_US_MAX, Links, NodeId, check_name, cycle_of, kahn_order};
 use crate::name::Name;
 
 /// Picoseconds in a microsecond. Times are whole picoseconds, so that comparisons are exact.
@@ -213,6 +213,6 @@ fn order(work: &Work, edges: &[Link]) -> Result<Vec<usize>> {
     if order.len() == links.nodes() {
         return Ok(order.iter().map(|node| node.index()).collect());
     }
-    let circle = circle_of(&links, &order);
-    Err(Kind::ItemCycle { path: circle.iter().map(|node| work.nodes[node.index()].name.clone()).collect() }.into())
+    let cycle = cycle_of(&links, &order);
+    Err(Kind::ItemCycle { path: cycle.iter().map(|node| work.nodes[node.index()].name.clone()).collect() }.into())
 }

@@ -29,8 +29,8 @@ pub enum Phases {
     #[default]
     Written,
     /// A phase for each node. Nodes that read one feedback are in one phase, with all on paths between them.
-    /// So are those on paths from the maker of a feedback to its readers. A circle through a feedback is
-    /// split: the feedback is as many items old as the circle has phases.
+    /// So are those on paths from the maker of a feedback to its readers. A cycle through a feedback is
+    /// split: the feedback is as many items old as the cycle has phases.
     Each,
     /// The split with the shortest period, by the costs of the nodes
     /// ([`cost_us`](crate::graph::NodeMut::cost_us)), with at most `depth` phases. Written phases do not

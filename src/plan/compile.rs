@@ -12,7 +12,7 @@ use super::{InnerSchedule, Policy, Ranked, Schedule};
 use crate::device::host::Cost;
 use crate::error::{Error, Kind, Result};
 use crate::graph::{
-    Body, Detail, Graph, InputPort, Kept, Maker, NodeId, NodeWork, OutputPort, Shape, check, explain_circle, unknown_node,
+    Body, Detail, Graph, InputPort, Kept, Maker, NodeId, NodeWork, OutputPort, Shape, check, explain_cycle, unknown_node,
 };
 use crate::name::Name;
 use crate::value::{Access, Layout};
@@ -145,7 +145,7 @@ impl Graph {
         let graphs =
             std::iter::once((self, &shape)).chain(nested.iter().zip(&shapes).map(|(each, shape)| (each.graph, &shape.graph)));
         for (at, (graph, shape)) in graphs.enumerate() {
-            let checked = check(shape).map_err(|error| graph.explain_circle(error)).and_then(|()| graph.check_read());
+            let checked = check(shape).map_err(|error| graph.explain_cycle(error)).and_then(|()| graph.check_read());
             checked.map_err(|error| fault(at.checked_sub(1), error))?;
             graph.check_taken()?;
         }
@@ -196,13 +196,13 @@ impl Graph {
     }
 
     /// Explains a cycle that exists only because one node takes a value that another reads.
-    fn explain_circle(&self, error: Error) -> Error {
+    fn explain_cycle(&self, error: Error) -> Error {
         let value = |value: u32| match self.values[value as usize].maker {
             Maker::Node(node) => format!("'{}'", self.shape().name_of(node)),
             maker => self.maker_name(maker),
         };
         let takes = self.take_orders().into_iter().map(|(reader, taker, taken)| (reader, taker, value(taken)));
-        explain_circle(error, self.shape(), takes)
+        explain_cycle(error, self.shape(), takes)
     }
 
     /// Returns whether a value is the last one of its loop or branch, and none of the values of that node is

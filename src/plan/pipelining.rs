@@ -458,7 +458,7 @@ mod tests {
     const ELASTIC: Wanted = Wanted { slots: 5, is_lockstep: false, is_serial: false };
 
     /// Three nodes in a row. The value of the last one is fed back to the first.
-    fn circle() -> Graph {
+    fn cycle() -> Graph {
         let mut g = Graph::new();
         let before = g.feedback("before", || 0);
         let a = g.task("a", &*before, |x: &u64| *x);
@@ -478,7 +478,7 @@ mod tests {
     #[test]
     fn the_arrows_within_an_item_come_last_and_lead_to_its_last_phases() {
         // Seen to fail with arrows in the order of their targets.
-        let pipelining = Pipelining::new(&circle(), &[0, 1, 2], &[], ELASTIC).expect("the phases fit");
+        let pipelining = Pipelining::new(&cycle(), &[0, 1, 2], &[], ELASTIC).expect("the phases fit");
         let expected = [(vec![(2, 2), (1, 0)], true), (vec![(2, 0)], true), (vec![(0, 3), (2, 1)], false)];
         assert_eq!((arrows(&pipelining), pipelining.last_phases), (expected.to_vec(), 1));
     }

@@ -141,7 +141,7 @@ mod tests {
     const ELASTIC: Wanted = Wanted { slots: SLOTS, is_lockstep: false, is_serial: false };
 
     /// Three phases: a, then b with a state, then c, whose value is fed back to a.
-    fn circle() -> Graph {
+    fn cycle() -> Graph {
         let mut g = Graph::new();
         let (before, mut sum) = (g.feedback("before", || 0), g.state("sum", || 0));
         let a = g.task("a", &*before, |x: &u64| *x);
@@ -203,20 +203,20 @@ mod tests {
 
     #[test]
     fn an_arrow_that_is_left_out_is_missed() {
-        for graph in [circle(), apart(), free()] {
+        for graph in [cycle(), apart(), free()] {
             assert_eq!(verify(&graph, ELASTIC, |_| {}), "right");
         }
-        let circle = circle();
-        assert_eq!(verify(&circle, ELASTIC, without(1, 2, 0)), nothing_orders("c #0", "b #0"));
-        assert_eq!(verify(&circle, ELASTIC, without(1, 1, 1)), nothing_orders("b #2", "b #1"));
-        assert_eq!(verify(&circle, ELASTIC, without(2, 0, 3)), nothing_orders("a #4", "c #1"));
-        assert_eq!(verify(&circle, ELASTIC, without(2, 2, 1)), nothing_orders("the end of phase 3 #2", "the end of phase 3 #1"));
+        let cycle = cycle();
+        assert_eq!(verify(&cycle, ELASTIC, without(1, 2, 0)), nothing_orders("c #0", "b #0"));
+        assert_eq!(verify(&cycle, ELASTIC, without(1, 1, 1)), nothing_orders("b #2", "b #1"));
+        assert_eq!(verify(&cycle, ELASTIC, without(2, 0, 3)), nothing_orders("a #4", "c #1"));
+        assert_eq!(verify(&cycle, ELASTIC, without(2, 2, 1)), nothing_orders("the end of phase 3 #2", "the end of phase 3 #1"));
         assert_eq!(verify(&apart(), ELASTIC, without(0, 1, 3)), nothing_orders("the end of phase 2 #3", "a #0"));
     }
 
     #[test]
     fn an_arrow_of_the_settings_that_is_left_out_is_missed() {
-        let (graph, orders) = (circle(), |later: &str, earlier: &str| {
+        let (graph, orders) = (cycle(), |later: &str, earlier: &str| {
             nothing_orders(&format!("the begin of phase {later}"), &format!("the end of phase {earlier}"))
         });
         let serial = Wanted { is_serial: true, ..ELASTIC };
@@ -237,11 +237,11 @@ mod tests {
             format!("the gate of phase {phase} counts {counts} arrivals for item {item}, and {come} come")
         };
         let more = |pipelining: &mut Pipelining| pipelining.phases[1].arrivals += 1;
-        assert_eq!(verify(&circle(), ELASTIC, more), gate(2, 2, 0, 1));
+        assert_eq!(verify(&cycle(), ELASTIC, more), gate(2, 2, 0, 1));
         let no_source = |pipelining: &mut Pipelining| pipelining.begun_by_source.clear();
-        assert_eq!(verify(&circle(), ELASTIC, no_source), gate(1, 1, 0, 0));
+        assert_eq!(verify(&cycle(), ELASTIC, no_source), gate(1, 1, 0, 0));
         let no_arrow = |pipelining: &mut Pipelining| pipelining.phases[1].arrows.clear();
-        assert_eq!(verify(&circle(), ELASTIC, no_arrow), gate(2, 2, 0, 1));
+        assert_eq!(verify(&cycle(), ELASTIC, no_arrow), gate(2, 2, 0, 1));
     }
 
     #[test]
@@ -255,13 +255,13 @@ mod tests {
 
     #[test]
     fn phases_that_wait_for_each_other_are_found() {
-        let circle_of_waits = |pipelining: &mut Pipelining| {
+        let cycle_of_waits = |pipelining: &mut Pipelining| {
             pipelining.phases[2].arrows.push(Arrow { phase: 1, shift: 0 });
             pipelining.phases[1].arrivals += 1;
         };
         assert_eq!(
-            verify(&circle(), ELASTIC, circle_of_waits),
-            "the programs never come to node 'b #0': they wait for each other in a circle"
+            verify(&cycle(), ELASTIC, cycle_of_waits),
+            "the programs never come to node 'b #0': they wait for each other in a cycle"
         );
     }
 }

@@ -255,7 +255,7 @@ mod tests {
             }
         }
         assert!(schedule.order().iter().all(|node| (found.of[node.index()] == NONE) != facts[node.index()].is_queued));
-        assert_no_circle(&schedule, &found);
+        assert_no_cycle(&schedule, &found);
     }
 
     /// Returns for each node all host nodes that precede it, directly or indirectly.
@@ -273,7 +273,7 @@ mod tests {
     }
 
     /// Checks that the segments and other nodes can be ordered one after the other.
-    fn assert_no_circle(schedule: &Schedule, found: &Segments) {
+    fn assert_no_cycle(schedule: &Schedule, found: &Segments) {
         let unit = |node: NodeId| found.lead(node);
         let edges: BTreeSet<(NodeId, NodeId)> = schedule
             .order()
@@ -295,11 +295,11 @@ mod tests {
                 ready.extend((*missing == 0).then_some(*target));
             }
         }
-        assert_eq!(done, missing.len(), "segments wait for each other in a circle");
+        assert_eq!(done, missing.len(), "segments wait for each other in a cycle");
     }
 
     #[test]
-    fn segments_of_random_graphs_wait_for_the_same_and_never_in_a_circle() {
+    fn segments_of_random_graphs_wait_for_the_same_and_never_in_a_cycle() {
         // Seen to fail (with a cycle) with all open nodes in one segment whenever another device or the host
         // waits for one of them, and with sets that leave out nodes elsewhere.
         for seed in 1..=200_u64 {

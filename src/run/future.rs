@@ -29,7 +29,7 @@ use crate::runtime::{Cancel, Canceller, Core, Deadline, RunId, WaiterKey, is_ins
 ///
 /// # Errors
 /// The first cause: a node that failed or panicked ([`Error::others`](crate::Error::others) lists the rest),
-/// a cancel, a deadline, a shutdown, a drain before its first poll, or inputs that do not fit the plan. Nodes
+/// a cancel, a deadline, a shutdown, a drain before it is admitted, or inputs that do not fit the plan. Nodes
 /// that do not depend on a failed one finish first.
 ///
 /// On an executor with workers, a pending poll by a worker inside of a task, a kernel, an observer or an

@@ -23,9 +23,9 @@ const ENDED: u64 = 1 << 63;
 /// Calls `body`, which may lend data that it only borrows to runs, operations and flows: as a [`Lent`] or a
 /// [`LentMut`], which are values without lifetimes. Returns what `body` returns.
 ///
-/// Await in `body` what reads the data, for example with `futures::executor::block_on`. When `body` has
-/// returned or panicked, no further read begins ([`Lent::with`] returns an error), and this function waits
-/// for the reads in progress. So data is never read after the borrow, even if a run is leaked.
+/// Await the run inside of `body`, for example with `futures::executor::block_on`. When `body` has returned
+/// or panicked, no further read begins ([`Lent::with`] returns an error), and this function waits for the
+/// reads in progress. So data is never read after the borrow, even if a run is leaked.
 ///
 /// It blocks. In async code, call it on a thread for blocking work, or share the data by an
 /// [`Arc`](std::sync::Arc) ([`Inputs::with_arc`](crate::Inputs::with_arc)). A future cannot borrow for its
@@ -33,9 +33,8 @@ const ENDED: u64 = 1 << 63;
 ///
 /// # Examples
 /// ```
-/// use anabranch::graph::take;
 /// use anabranch::run::{Lent, LentMut, lend};
-/// use anabranch::{Executor, Graph, inputs};
+/// use anabranch::{Executor, Graph, inputs, take};
 /// use futures::executor::block_on;
 ///
 /// fn squares(exec: &Executor, x: &[f32], y: &mut [f32]) -> Result<f32, anabranch::Error> {
@@ -98,7 +97,7 @@ impl<'env> Lender<'env> {
 
     /// Lends data for reading and writing, to one owner. For several writers lend parts, such as those of
     /// `chunks_mut`.
-    pub fn lend_mut<T: Send + Sync + ?Sized>(&self, data: &'env mut T) -> LentMut<T> {
+    pub fn lend_mut<T: Send + ?Sized>(&self, data: &'env mut T) -> LentMut<T> {
         LentMut { data, reads: self.reads.clone() }
     }
 }
@@ -115,7 +114,7 @@ impl fmt::Debug for Lender<'_> {
     }
 }
 
-/// Data that is read until the call of [`lend`] ends that lent it.
+/// Borrowed data. It can be read until the call of [`lend`] that lent it returns.
 ///
 /// # Examples
 /// ```
@@ -138,8 +137,8 @@ pub struct Lent<T: ?Sized> {
     reads: Arc<Reads>,
 }
 
-/// Data that is read and written until the call of [`lend`] ends that lent it. It has one owner: a node gets
-/// it by [`take`](crate::graph::take).
+/// Borrowed data. It can be read and written until the call of [`lend`] that lent it returns. It has one
+/// owner: a node gets it by [`take`](crate::graph::take).
 ///
 /// # Examples
 /// ```
@@ -172,7 +171,7 @@ unsafe impl<T: Sync + ?Sized> Sync for Lent<T> {}
 // SAFETY: it is the only reference to data that threads may hand over.
 unsafe impl<T: Send + ?Sized> Send for LentMut<T> {}
 // SAFETY: a shared one gives no access to the data.
-unsafe impl<T: Sync + ?Sized> Sync for LentMut<T> {}
+unsafe impl<T: ?Sized> Sync for LentMut<T> {}
 
 impl<T: ?Sized> Lent<T> {
     /// Calls `read` with the data. The end of the call of [`lend`] waits for it, so `read` must not wait for
@@ -257,7 +256,7 @@ impl<'a> Reading<'a> {
         // has begun: both change one word.
         match reads.state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, begin) {
             Ok(_) => Ok(Self(reads)),
-            Err(_) => Err(Kind::LoanOver.into()),
+            Err(_) => Err(Kind::LendEnded.into()),
         }
     }
 }

@@ -50,6 +50,11 @@ impl<T, const N: usize> Array<T, N> {
     }
 
     /// Returns the elements in row-major order.
+    pub fn as_mut_slice(&mut self) -> &mut [T] {
+        &mut self.elements
+    }
+
+    /// Returns the elements in row-major order.
     pub fn into_vec(self) -> Vec<T> {
         self.elements
     }

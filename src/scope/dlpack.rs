@@ -20,8 +20,9 @@ use crate::device::tensor;
 /// ```
 impl<T: DlpackElement + Send, const N: usize> From<Array<T, N>> for Dlpack {
     fn from(array: Array<T, N>) -> Self {
-        let (data, shape) = (array.as_slice().as_ptr().cast_mut(), array.shape());
-        // SAFETY: a vector has the elements, in row-major order, and does not move them.
-        unsafe { tensor(Box::new(array), data, shape, DLDevice::CPU) }
+        let mut array = Box::new(array);
+        let (data, shape) = (array.as_mut_slice().as_mut_ptr(), array.shape());
+        // SAFETY: a vector has the elements, in row-major order, and they do not move with the box.
+        unsafe { tensor(array, data, shape, DLDevice::CPU) }
     }
 }

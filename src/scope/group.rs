@@ -316,7 +316,7 @@ impl Step {
     /// Runs the batches that operations have at this step, unless something has failed: one after the other
     /// in each operation, and all operations in each of them.
     pub(super) fn perform(&self, ops: &[usize]) -> Result<(), BoxError> {
-        let memory = self.run.group.is_apart.then(|| Lent::take(&self.run));
+        let memory = self.run.group.is_apart.then(|| Borrowed::take(&self.run));
         let at = memory.as_ref().map_or(self.slot(), |lent| lent.at);
         self.rounds().try_for_each(|round| ops.iter().try_for_each(|&op| self.perform_one(op, round, at)))
     }
@@ -376,12 +376,12 @@ impl GroupRun {
 
 /// A memory of tiles that batches of a step have, one after the other. No other step has it until this is
 /// dropped.
-struct Lent<'r> {
+struct Borrowed<'r> {
     run: &'r GroupRun,
     at: usize,
 }
 
-impl<'r> Lent<'r> {
+impl<'r> Borrowed<'r> {
     fn take(run: &'r GroupRun) -> Self {
         let (mut free, own) = (lock(&run.free), Some(thread::current().id()));
         let at = free.iter().rposition(|&(_, last)| last == own).unwrap_or(0);
@@ -391,7 +391,7 @@ impl<'r> Lent<'r> {
     }
 }
 
-impl Drop for Lent<'_> {
+impl Drop for Borrowed<'_> {
     fn drop(&mut self) {
         lock(&self.run.free).push((self.at, Some(thread::current().id())));
     }

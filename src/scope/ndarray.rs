@@ -37,13 +37,22 @@ where
 }
 
 /// A view of a tile. Its indices count from the first element of the tile, not of the store.
+impl<'a, T, const N: usize> From<TileMut<'a, T, N>> for ArrayViewMut<'a, T, Dim<[usize; N]>>
+where
+    Dim<[usize; N]>: Dimension,
+{
+    fn from(tile: TileMut<'a, T, N>) -> Self {
+        view_mut(tile.place().shape, tile.into_mut_slice())
+    }
+}
+
+/// A view of a tile. Its indices count from the first element of the tile, not of the store.
 impl<'a, T, const N: usize> From<&'a mut TileMut<'_, T, N>> for ArrayViewMut<'a, T, Dim<[usize; N]>>
 where
     Dim<[usize; N]>: Dimension,
 {
     fn from(tile: &'a mut TileMut<'_, T, N>) -> Self {
-        let shape = tile.place().shape;
-        ArrayViewMut::from_shape(dim(shape), tile.as_mut_slice()).expect("a tile has as many elements as its shape")
+        view_mut(tile.place().shape, tile.as_mut_slice())
     }
 }
 
@@ -94,6 +103,13 @@ where
     Dim<[usize; N]>: Dimension,
 {
     ArrayView::from_shape(dim(shape), elements).expect("there are as many elements as the shape has")
+}
+
+fn view_mut<T, const N: usize>(shape: [usize; N], elements: &mut [T]) -> ArrayViewMut<'_, T, Dim<[usize; N]>>
+where
+    Dim<[usize; N]>: Dimension,
+{
+    ArrayViewMut::from_shape(dim(shape), elements).expect("there are as many elements as the shape has")
 }
 
 fn dim<const N: usize>(shape: [usize; N]) -> Dim<[usize; N]>

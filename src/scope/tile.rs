@@ -210,6 +210,11 @@ impl<'a, T, const N: usize> TileMut<'a, T, N> {
         Self { elements, place, store }
     }
 
+    #[cfg(feature = "ndarray")]
+    pub(super) fn into_mut_slice(self) -> &'a mut [T] {
+        self.elements
+    }
+
     /// Returns the elements in row-major order.
     #[inline]
     pub fn as_mut_slice(&mut self) -> &mut [T] {

@@ -193,7 +193,7 @@ fn shapes_made_by_hand_come_back() {
     for seed in 0..3_000 {
         let shape = shape(&mut Dice::new(seed), None, 2);
         comes_back(&shape, &format!("seed {seed}"));
-        // Some takes close a circle.
+        // Some takes close a cycle.
         scheduled += usize::from(shape.schedule_with(&Single).is_ok());
     }
     assert!(scheduled > 1_000, "{scheduled}");

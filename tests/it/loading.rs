@@ -411,11 +411,11 @@ fn others_read_what_is_taken_before_it_is_in_the_shape_too() {
     assert_eq!(plan.schedule().shape().schedule_with(&PerOperator).unwrap().shape(), plan.schedule().shape());
     let order = schedule.shape().edges().last().unwrap();
     assert_eq!((order.source.index(), order.target.index(), order.kind), (2, 1, EdgeKind::Order));
-    let circle = json.replace(r#"{"node": "two"}, {"node": "two"}"#, r#"{"node": "two"}, {"node": "loop"}"#);
-    let shape = Shape::from_json(&circle).unwrap();
-    let expected = "'loop' takes 'two' by value, so it comes after 'less', which reads it too: that closes the circle \
+    let cycle = json.replace(r#"{"node": "two"}, {"node": "two"}"#, r#"{"node": "two"}, {"node": "loop"}"#);
+    let shape = Shape::from_json(&cycle).unwrap();
+    let expected = "'loop' takes 'two' by value, so it comes after 'less', which reads it too: that closes the cycle \
          'loop' -> 'less' -> 'loop'. Let 'loop' read 'two' by reference, or 'less' not wait for 'loop'";
-    for error in [shape.schedule_with(&Single).unwrap_err(), loaded(&circle).compile_with(&Single).unwrap_err()] {
+    for error in [shape.schedule_with(&Single).unwrap_err(), loaded(&cycle).compile_with(&Single).unwrap_err()] {
         assert_eq!((error.to_string(), error.node()), (expected.to_owned(), Some("loop")));
     }
 }

@@ -25,7 +25,7 @@ fn one(g: &mut Graph, name: &'static str) -> Value<u64> {
 }
 
 #[test]
-fn one_circle_is_printed() {
+fn one_cycle_is_printed() {
     let text = mistake(|g| {
         let a = one(g, "a");
         let b = chain(g, &a, 3);
@@ -38,13 +38,13 @@ fn one_circle_is_printed() {
     });
     assert_eq!(
         text,
-        "the nodes 'a' -> 'link 1' -> 'link 2' -> 'link 3' -> 'c' -> 'a' wait for each other in a circle: \
+        "the nodes 'a' -> 'link 1' -> 'link 2' -> 'link 3' -> 'c' -> 'a' wait for each other in a cycle: \
          remove one of these edges"
     );
 }
 
 #[test]
-fn a_long_circle_is_shortened() {
+fn a_long_cycle_is_shortened() {
     let text = mistake(|g| {
         let a = one(g, "a");
         let b = chain(g, &a, 100);
@@ -54,19 +54,19 @@ fn a_long_circle_is_shortened() {
     assert_eq!(
         text,
         "the nodes 'a' -> 'link 1' -> 'link 2' -> 'link 3' -> 'link 4' -> 'link 5' -> ... 90 more ... -> 'link 96' -> \
-         'link 97' -> 'link 98' -> 'link 99' -> 'link 100' -> 'a' wait for each other in a circle: remove one of these edges"
+         'link 97' -> 'link 98' -> 'link 99' -> 'link 100' -> 'a' wait for each other in a cycle: remove one of these edges"
     );
 }
 
 #[test]
-fn a_circle_that_taking_closes_is_found() {
+fn a_cycle_that_taking_closes_is_found() {
     let text = mistake(|g| {
         let x = one_of_block(g);
         let taken = g.task("taker", take(&x), |x: Vec<u64>| x.len());
         let read = g.task("reader", (&x, &taken), |x: &Vec<u64>, n: &usize| x.len() + n);
         g.output("read", &read);
     });
-    let expected = "'taker' takes 'x' by value, so it comes after 'reader', which reads it too: that closes the circle \
+    let expected = "'taker' takes 'x' by value, so it comes after 'reader', which reads it too: that closes the cycle \
          'taker' -> 'reader' -> 'taker'. Let 'taker' read 'x' by reference, or 'reader' not wait for 'taker'";
     assert_eq!(text, expected);
 }

@@ -255,7 +255,7 @@ fn programs_that_wait_for_ever_are_named() {
     let programs =
         vec![(StreamKind::Device(0), vec![Step::Run(a)]), (StreamKind::Device(0), vec![wait(0, 0), wait(0, 1), Step::Run(b)])];
     let error = Simulation::of_programs(shape, programs).run().expect_err("nobody records");
-    assert_eq!(error.to_string(), "the programs never come to node 'b': they wait for each other in a circle");
+    assert_eq!(error.to_string(), "the programs never come to node 'b': they wait for each other in a cycle");
     assert!(error.is_invalid_plan());
 }
 

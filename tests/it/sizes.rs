@@ -86,7 +86,7 @@ fn a_random_graph() {
 }
 
 #[test]
-fn a_circle_in_a_large_graph_is_found_on_a_small_stack() {
+fn a_cycle_in_a_large_graph_is_found_on_a_small_stack() {
     let life = || {
         let mut g = Graph::new();
         let first = g.task("first", (), || 1u64);

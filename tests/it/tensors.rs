@@ -80,7 +80,7 @@ fn buffers_of_a_host_are_tensors_with_one_axis() {
     let mut outputs = block_on(Executor::inline().run(&g.compile().unwrap(), Inputs::new())).unwrap();
     let x = std::sync::Arc::into_inner(outputs.take::<Buffer<i64>>("x").unwrap()).unwrap();
     let down = std::sync::Arc::into_inner(outputs.take::<HostBuffer<i64>>("down").unwrap()).unwrap();
-    for tensor in [Dlpack::try_from(x).unwrap(), Dlpack::from(down)] {
+    for tensor in [Dlpack::try_from(x).unwrap(), Dlpack::try_from(down).unwrap()] {
         let seen = tensor.validate().unwrap();
         assert_eq!((seen.shape(), seen.dtype()), (&[3][..], DLDataType::I64));
         // SAFETY: the tensor was made from a buffer with this number of elements.

@@ -2,14 +2,14 @@
 //! files and functions stay small, every file says what it is, the dangerous words stay where they belong,
 //! and the index of the decisions is whole.
 
-mod circles;
+mod cycles;
 mod decisions;
 mod plain;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use circles::Room;
+use cycles::Room;
 use decisions::Decision;
 use plain::Fault;
 
@@ -21,7 +21,7 @@ const ROOMS: [&str; 20] = [
 const FILE_LINES_MAX: usize = 500;
 const FUNCTION_LINES_MAX: usize = 70;
 const COMMENT_COLUMNS_MAX: usize = 110;
-const CIRCLE_FILES_MAX: usize = 3;
+const CYCLE_FILES_MAX: usize = 3;
 const ROOT_NAMES_MAX: usize = 25;
 /// The rooms whose comments are plain.
 const PLAIN: [&str; 20] = [
@@ -93,16 +93,16 @@ fn a_room_names_only_rooms_above_it() {
 }
 
 #[test]
-fn no_room_has_a_large_circle_of_files() {
+fn no_room_has_a_large_cycle_of_files() {
     // Seen to fail with a `use super::gpu::Gpu` in device/cuda/memory.rs.
     let sources = sources(&["src"]);
     for room in &ROOMS {
-        let circles = Room::new(sources.iter().filter(|source| source.room() == Some(*room))).circles(CIRCLE_FILES_MAX);
-        let circles: Vec<String> = circles.iter().map(|circle| circle.join("\n")).collect();
+        let cycles = Room::new(sources.iter().filter(|source| source.room() == Some(*room))).cycles(CYCLE_FILES_MAX);
+        let cycles: Vec<String> = cycles.iter().map(|cycle| cycle.join("\n")).collect();
         assert!(
-            circles.is_empty(),
-            "more than {CIRCLE_FILES_MAX} files of '{room}' import each other in a circle:\n{}",
-            circles.join("\n\n")
+            cycles.is_empty(),
+            "more than {CYCLE_FILES_MAX} files of '{room}' import each other in a cycle:\n{}",
+            cycles.join("\n\n")
         );
     }
 }

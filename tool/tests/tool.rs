@@ -144,7 +144,7 @@ fn bad_graphs_are_named_by_place() {
         (
             r#"{"nodes": [{"name": "a", "backend": "gpu", "after": ["b"]}, {"name": "b", "backend": "gpu", "after": ["a"]}]}"#
                 .into(),
-            "the nodes 'a' -> 'b' -> 'a' wait for each other in a circle",
+            "the nodes 'a' -> 'b' -> 'a' wait for each other in a cycle",
         ),
         (r#"{"nodes": [], "outputs": [{"node": "z"}]}"#.into(), "outputs[0].node: there is no node named 'z'"),
         (r#"{"nodes": [], "edges": [["a"]]}"#.into(), "edges[0]: invalid length 1, expected a tuple of size 2"),

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 #[derive(clap::Args)]
 pub(crate) struct Output {
     /// Writes the report between this bench's markers of a file [default: docs/performance/BENCH.md].
-    #[arg(long, require_equals = true, num_args = 0..=1, default_missing_value = "", value_name = "FILE")]
-    write: Option<PathBuf>,
+    #[arg(long, require_equals = true, value_name = "FILE")]
+    write: Option<Option<PathBuf>>,
     /// Passed by cargo.
     #[arg(long, hide = true)]
     pub(crate) bench: bool,
@@ -31,9 +31,9 @@ impl Output {
 
     /// Returns the file that the report `name` is written to, if it is to be written.
     pub(crate) fn file(&self, name: &str) -> Option<PathBuf> {
-        let bench = name.trim_start_matches("bench:");
+        let bench = name.strip_prefix("bench:").unwrap_or(name);
         let default = || Path::new("docs/performance").join(bench).with_extension("md");
-        self.write.as_ref().map(|path| if path.as_os_str().is_empty() { default() } else { path.clone() })
+        self.write.as_ref().map(|path| path.clone().unwrap_or_else(default))
     }
 }
 

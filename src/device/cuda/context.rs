@@ -29,10 +29,10 @@ pub(super) struct Context {
     /// The fault that lost the device.
     lost: OnceLock<Fault>,
     /// cudarc's objects, once a library has requested a stream.
-    lent: Mutex<Option<Lent>>,
+    lent: Mutex<Option<CudarcObjects>>,
 }
 
-struct Lent {
+struct CudarcObjects {
     /// A second retain.
     context: Arc<CudaContext>,
     /// cudarc orders the uses of its slices by events while it has a stream of its own. This one has no work.
@@ -122,12 +122,12 @@ impl Context {
     /// Returns cudarc's object for the context.
     ///
     /// # Panics
-    /// If the driver refuses cudarc the context.
+    /// If the driver refuses cudarc the context, or one more stream in it.
     fn lend(&self) -> Arc<CudaContext> {
-        lock(&self.lent).get_or_insert_with(|| self.lent_objects()).context.clone()
+        lock(&self.lent).get_or_insert_with(|| self.cudarc_objects()).context.clone()
     }
 
-    fn lent_objects(&self) -> Lent {
+    fn cudarc_objects(&self) -> CudarcObjects {
         let context = CudaContext::new(self.ordinal as usize).expect("the driver gives cudarc the context that is retained");
         // Without this, the next call would wait for all work of the context.
         // SAFETY: the context is new, so it has no slices.
@@ -135,14 +135,14 @@ impl Context {
         let own = context.new_stream().expect("the driver makes a stream");
         // SAFETY: the context has no slices yet.
         unsafe { context.enable_event_tracking() };
-        Lent { context, own }
+        CudarcObjects { context, own }
     }
 
     /// Takes back the lent objects. Returns false if a library still holds one.
     pub(super) fn regain(&self) -> bool {
         let mut lent = lock(&self.lent);
         // Our own stream has a clone of the context.
-        let is_over = |lent: &mut Lent| Arc::get_mut(&mut lent.own).is_some() && Arc::strong_count(&lent.context) == 2;
+        let is_over = |lent: &mut CudarcObjects| Arc::get_mut(&mut lent.own).is_some() && Arc::strong_count(&lent.context) == 2;
         let Some(objects) = lent.take_if(is_over) else { return lent.is_none() };
         let own = Arc::into_inner(objects.own).expect("only this thread has it");
         // SAFETY: no code uses the stream any more.
@@ -151,8 +151,11 @@ impl Context {
         drop(unsafe { std::ptr::read(own.context()) });
         // Dropping them would cast the driver's codes to an enum.
         std::mem::forget(own);
-        std::mem::forget(Arc::into_inner(objects.context));
-        self.release();
+        if let Some(context) = Arc::into_inner(objects.context) {
+            std::mem::forget(context);
+            self.release();
+        }
+        // Otherwise a library has upgraded a weak reference, and its drop releases the context.
         true
     }
 
@@ -206,7 +209,7 @@ impl Stream {
     /// Returns cudarc's object for the stream.
     ///
     /// # Panics
-    /// If the driver refuses cudarc the context.
+    /// If the driver refuses cudarc the context, or one more stream in it.
     pub(super) fn lend(&self) -> Arc<CudaStream> {
         let mut lent = lock(&self.lent);
         let stream = lent.get_or_insert_with(|| {

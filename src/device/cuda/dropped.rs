@@ -39,6 +39,11 @@ impl Dropped {
 
     /// Returns true if all work of other devices that uses the memory has ended.
     pub(super) fn is_left(&self) -> bool {
-        self.visits.iter().all(|visit| visit.lane.reached() >= visit.point)
+        have_ended(&self.visits)
     }
+}
+
+/// Returns true if these uses by other devices have ended.
+pub(super) fn have_ended(visits: &[Visit]) -> bool {
+    visits.iter().all(|visit| visit.lane.reached() >= visit.point)
 }

@@ -10,10 +10,12 @@ use cudarc::driver::sys::CUdeviceptr;
 use smallvec::SmallVec;
 
 use super::device::Device;
+#[cfg(feature = "dlpack")]
+use super::dropped::have_ended;
 use super::dropped::{Dropped, Memories, Use, Visit};
 use super::host_memory::HostBlock;
 #[cfg(feature = "dlpack")]
-use crate::device::queue::Timeline as _;
+use crate::device::queue::Export;
 use crate::device::queue::{HostMemory, Memory};
 use crate::device::sanitize::Shadow;
 use crate::sync::{AtomicU32, Mutex, OnceLock, Ordering, lock};
@@ -57,8 +59,7 @@ impl Allocation {
     /// Returns true if all work that used the memory is done.
     #[cfg(feature = "dlpack")]
     fn is_unused(&self) -> bool {
-        lock(&self.uses).iter().all(|&used| self.device.has_reached(used))
-            && lock(&self.visits).iter().all(|visit| visit.lane.reached() >= visit.point)
+        lock(&self.uses).iter().all(|&used| self.device.has_reached(used)) && have_ended(&lock(&self.visits))
     }
 
     /// Records that another device uses the memory.
@@ -111,10 +112,12 @@ impl Memory for Section {
     }
 
     #[cfg(feature = "dlpack")]
-    fn exported(&self) -> Option<(u64, u32)> {
+    fn export(&self) -> Export {
         // Recordings that are not submitted yet share the allocation.
-        let is_free = Arc::strong_count(&self.allocation) == 1 && self.allocation.is_unused();
-        is_free.then(|| (self.address, self.allocation.device.context.ordinal()))
+        match Arc::strong_count(&self.allocation) == 1 && self.allocation.is_unused() {
+            true => Export::Gpu { address: self.address, ordinal: self.allocation.device.context.ordinal() },
+            false => Export::InUse,
+        }
     }
 }
 

@@ -18,12 +18,12 @@ use crate::error::{Error, How, Result};
 /// as read or written before work that uses it is enqueued: that keeps its memory until the work is done.
 /// [`view`](RawStream::view) and [`view_mut`](RawStream::view_mut) declare it, and return cudarc's own types,
 /// for its safe functions. [`read`](RawStream::read) and [`write`](RawStream::write) return addresses, for
-/// unsafe ones. Only work on this stream, and work on views, is ordered with the rest of the graph.
+/// unsafe ones. Work on other streams is ordered with the rest of the graph only if it uses views.
 ///
 /// ```no_run
 /// use anabranch::{Buffer, DeviceStream};
 ///
-/// /// Zeroes a buffer by a safe function of cudarc's.
+/// /// Zeroes a buffer by a safe function of cudarc.
 /// fn zero(s: &mut DeviceStream, x: &mut Buffer<f32>) -> Result<(), anabranch::BoxError> {
 ///     let raw = s.raw().ok_or("this is no CUDA device")?;
 ///     raw.stream().memset_zeros(&mut raw.view_mut(x)?)?;
@@ -71,7 +71,8 @@ impl RawStream<'_> {
     /// A clone keeps the stream and its context alive, even after the executor is gone.
     ///
     /// # Panics
-    /// If the driver refuses cudarc the context at the first call for this stream. Then the node fails.
+    /// If the driver refuses cudarc the context, or one more stream in it, at the first call for this stream.
+    /// Then the node fails.
     pub fn stream(&self) -> &Arc<CudaStream> {
         self.recording.borrow_mut().flush();
         self.stream.get_or_init(|| self.recording.borrow().stream().lend())
@@ -95,18 +96,23 @@ impl RawStream<'_> {
         self.recording.borrow_mut().used(memory, How::Writes)
     }
 
-    /// Records that the node reads a buffer, and returns cudarc's view of it. The view has cudarc's events:
-    /// other streams of this context may use it too, and the rest of the graph waits for them.
+    /// Records that the node reads a buffer, and returns cudarc's view of it, for work on this stream.
     ///
-    /// A view costs about ten calls of the driver, and [`RawStream::read`] none.
+    /// The view has events of cudarc, so it is as safe as a slice of cudarc: streams that were made from
+    /// `raw.stream().context()` may use it too, and the rest of the graph waits for them. cudarc has one
+    /// event for all reads of a slice: if two streams read one view, let one wait for the other before the
+    /// view ends. Streams of another `CudaContext` are not ordered, even on the same GPU: synchronize them.
+    ///
+    /// A view costs several calls of the driver, for its events; [`RawStream::read`] costs none.
     ///
     /// # Errors
-    /// If the buffer is of another device.
+    /// If the buffer is of another device, if the driver has refused earlier work of the node, or if an
+    /// earlier call of cudarc has left an error.
     ///
     /// # Panics
     /// As [`RawStream::stream`]; or if the driver makes no event. Then the node fails.
     pub fn view<'r, T: Element>(&'r self, buffer: &'r BufferSlice<T>) -> Result<CudaView<'r, T>> {
-        let slice = self.lend(self.read(buffer)?, buffer.len(), How::Reads);
+        let slice = self.share(self.read(buffer)?, buffer.len(), How::Reads)?;
         // SAFETY: `slice` points to a slice that lives until this borrow of `self` is over. Only this view
         // refers to it.
         Ok(unsafe { slice.as_ref() }.as_view())
@@ -120,25 +126,33 @@ impl RawStream<'_> {
     /// # Panics
     /// As [`RawStream::view`].
     pub fn view_mut<'r, T: Element>(&'r self, buffer: &'r mut BufferSlice<T>) -> Result<CudaViewMut<'r, T>> {
-        let mut slice = self.lend(self.write(buffer)?, buffer.len(), How::Writes);
+        let mut slice = self.share(self.write(buffer)?, buffer.len(), How::Writes)?;
         // SAFETY: `slice` points to a slice that lives until this borrow of `self` is over. Only this view
         // refers to it.
         Ok(unsafe { slice.as_mut() }.as_view_mut())
     }
 
-    /// Makes cudarc's slice of some memory, which the recording keeps until the borrow of `self` is over.
-    fn lend<T: Element>(&self, address: u64, len: usize, how: How) -> NonNull<CudaSlice<T>> {
-        let bytes = address..address + (len * size_of::<T>()) as u64;
+    /// Makes a slice of cudarc of some memory. The recording keeps it until the borrow of `self` is over.
+    fn share<T: Element>(&self, address: u64, len: usize, how: How) -> Result<NonNull<CudaSlice<T>>> {
+        let (stream, bytes) = (self.stream(), address..address + (len * size_of::<T>()) as u64);
+        let mut recording = self.recording.borrow_mut();
+        if let Some((_, error)) = &recording.refused {
+            return Err(error.clone());
+        }
         // Both the buffer and its views are borrowed by the rules of references. So no view is left of what
         // ends here: an earlier write of the memory, or an earlier use of memory that is to be written.
-        self.recording.borrow_mut().loans.retain(|earlier| !earlier.excludes(&bytes, how));
+        recording.loans.retain(|earlier| !earlier.excludes(&bytes, how));
+        // cudarc skips its next call, which may be a wait, if an earlier one has left an error.
+        stream.context().check_err().or_else(|error| recording.device.context.check(error.0 as u32))?;
         // SAFETY: the memory has `len` elements, and any bytes are valid elements.
-        let mut slice = unsafe { self.stream().upgrade_device_ptr(address, len) };
+        let slice = unsafe { stream.upgrade_device_ptr(address, len) };
+        let mut slice = NonNull::from(Box::leak(Box::new(slice)));
+        recording.loans.push(Loan { bytes, how, _slice: Box::new(Shared(slice)) });
+        // SAFETY: the slice lives as long as its loan, and no view refers to it yet.
+        let unseen = unsafe { slice.as_mut() };
         // Records an event behind all earlier work of this stream: other streams wait for it first.
-        drop(slice.device_ptr_mut(self.stream()).1);
-        let slice = NonNull::from(Box::leak(Box::new(slice)));
-        self.recording.borrow_mut().loans.push(Loan { bytes, how, _slice: Box::new(Lent(slice)) });
-        slice
+        drop(unseen.device_ptr_mut(stream).1);
+        Ok(slice)
     }
 
     fn foreign<T: Element>(&self, buffer: &BufferSlice<T>) -> Error {
@@ -159,7 +173,7 @@ impl fmt::Debug for RawStream<'_> {
     }
 }
 
-/// Memory that a library got as a slice of cudarc's. At its end, the stream of its node waits for the uses on
+/// Memory that a library has as a slice of cudarc. At its end, the stream of its node waits for the uses on
 /// other streams.
 pub(super) struct Loan {
     bytes: Range<u64>,
@@ -175,16 +189,25 @@ impl Loan {
     }
 }
 
-struct Lent<T>(NonNull<CudaSlice<T>>);
+/// A slice of cudarc over memory of a buffer.
+struct Shared<T>(NonNull<CudaSlice<T>>);
 
 // SAFETY: it owns the slice, which is Send.
-unsafe impl<T> Send for Lent<T> {}
+unsafe impl<T> Send for Shared<T> {}
 
-impl<T> Drop for Lent<T> {
+impl<T> Drop for Shared<T> {
     fn drop(&mut self) {
-        // SAFETY: `lend` leaked a box, which this owns; the views of it are gone.
+        // SAFETY: `share` leaked a box, which this owns; the views of it are gone.
         let slice = unsafe { Box::from_raw(self.0.as_ptr()) };
-        // Dropping the slice would free the memory.
+        let context = slice.stream().context().clone();
+        let earlier = context.check_err();
+        // Lets the stream wait for the events of the slice. Dropping the slice would free the memory.
         slice.leak();
+        let errors = [earlier, context.check_err()];
+        if errors.iter().any(Result::is_err) {
+            // A wait may have been skipped.
+            let _ = context.synchronize();
+        }
+        errors.into_iter().for_each(|error| context.record_err(error));
     }
 }

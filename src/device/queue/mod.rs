@@ -9,4 +9,6 @@ pub(crate) use device::{Event, Job, Judge, QueueDevice, Submitted};
 pub(crate) use timeline::{Fault, Timeline};
 #[expect(unreachable_pub, reason = "named by hidden methods of public traits")]
 pub use work::Arg;
+#[cfg(feature = "dlpack")]
+pub(crate) use work::Export;
 pub(crate) use work::{HostMemory, Memory, MemoryArg, Part, Queue};

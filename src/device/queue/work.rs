@@ -56,11 +56,22 @@ pub(crate) trait Memory: Send + Sync + 'static {
     fn on_host(&self, _how: How) -> Option<NonNull<u8>> {
         None
     }
-    /// Returns the address on a GPU, and the number of the GPU, if no work and nothing else uses the memory.
+    /// Returns where the memory is, for another library.
     #[cfg(feature = "dlpack")]
-    fn exported(&self) -> Option<(u64, u32)> {
-        None
+    fn export(&self) -> Export {
+        Export::Simulated
     }
+}
+
+/// Where memory is, for another library.
+#[cfg(feature = "dlpack")]
+pub(crate) enum Export {
+    /// No work uses it.
+    Gpu { address: u64, ordinal: u32 },
+    /// Work still uses it, or a part of it is borrowed.
+    InUse,
+    /// A simulated device has it.
+    Simulated,
 }
 
 /// A block of the host's memory that a device writes a copy to.

@@ -97,7 +97,7 @@ impl<'v> Op<'v> {
     /// own handle is an error. So is awaiting an operation behind it in the queue of a variable; the error
     /// names both and the variable. It is returned even if another branch of a `select` could be ready first.
     ///
-    /// Longer circles are not detected: through a third operation, a spawned task or another engine. They
+    /// Longer cycles are not detected: through a third operation, a spawned task or another engine. They
     /// wait for ever, and [`Engine::blocked`](crate::Engine::blocked) shows them. `block_on` inside blocks a
     /// worker; with at most one worker, no thread is left.
     ///

@@ -3,7 +3,7 @@
 //! An operation waits for itself if it awaits its own end, or an operation that is behind it in the queue of
 //! a variable. The check takes no lock of pushes. It follows the links of requests: those behind a granted
 //! write stay until it leaves. If there are too many, or a read is behind a read, an inspection keeps the
-//! awaited operation in its slot, and the variables of the two are compared. Longer circles are no errors;
+//! awaited operation in its slot, and the variables of the two are compared. Longer cycles are no errors;
 //! [`Engine::blocked`](crate::Engine::blocked) shows them.
 
 use std::cell::Cell;

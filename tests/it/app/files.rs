@@ -123,7 +123,7 @@ fn malformed_json_is_named_by_file_and_place() {
         (
             "N.node.json",
             r#"{"name": "N", "passes": [{"name": "A", "processorTypes": ["CPU"], "dependencies": ["A"]}]}"#,
-            "N.node.json: passes: passes depend on each other in a circle: A -> A: remove one of the dependencies",
+            "N.node.json: passes: passes depend on each other in a cycle: A -> A: remove one of the dependencies",
         ),
         (
             "N.node.json",

@@ -101,7 +101,7 @@ fn names_without_end_are_refused_and_not_repeated() {
 }
 
 #[test]
-fn ports_that_feed_each_other_in_a_circle_feed_nothing() {
+fn ports_that_feed_each_other_in_a_cycle_feed_nothing() {
     // Seen to run for ever if connections are followed from the ports of graphlets, too.
     let mut case = Case::new();
     case.set(

@@ -167,8 +167,8 @@ fn unknown_names_are_named_with_those_that_there_are() {
 }
 
 #[test]
-fn a_circle_of_direct_edges_names_its_nodes() {
-    // Seen to fail with circles of scheduled components found only.
+fn a_cycle_of_direct_edges_names_its_nodes() {
+    // Seen to fail with cycles of scheduled components found only.
     let mut case = Case::new();
     case.rows(json!([[], ["top"]]));
     case.edit("T.graphlet.json", |graphlet| {
@@ -183,7 +183,7 @@ fn a_circle_of_direct_edges_names_its_nodes() {
     case.edit("x.app.json", |app| *app = json!({"name": "X", "subcomponents": app["subcomponents"].clone()}));
     let fault = case.fault();
     assert!(fault.starts_with("T.graphlet.json: connections["), "{fault}");
-    assert!(fault.contains("the components top.a -> top.b -> top.a wait for each other in a circle: mark one"), "{fault}");
+    assert!(fault.contains("the components top.a -> top.b -> top.a wait for each other in a cycle: mark one"), "{fault}");
 }
 
 #[test]

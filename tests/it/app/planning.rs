@@ -82,7 +82,7 @@ fn sizes_of_messages_count_as_bytes_in_flight() {
 }
 
 #[test]
-fn any_number_of_connections_is_feedback_if_it_closes_a_circle() {
+fn any_number_of_connections_is_feedback_if_it_closes_a_cycle() {
     // Seen to fail with the first 1024 as feedback only.
     let count = 1100;
     let mut case = Case::new();

@@ -31,13 +31,13 @@ fn copied(g: &mut Graph, name: &'static str, x: &Value<Numbers>) -> Value<Number
 }
 
 #[test]
-fn a_circle_that_take_closes_names_who_takes_and_who_reads() {
-    // Seen to fail with the circle alone, as if one of its edges could be removed.
+fn a_cycle_that_take_closes_names_who_takes_and_who_reads() {
+    // Seen to fail with the cycle alone, as if one of its edges could be removed.
     let (message, node) = said(|g, x| {
         let y = grown(g, "y", &x);
         g.task("z", (&x, &y), |x: &Numbers, y: &Numbers| [x.clone(), y.clone()].concat())
     });
-    let expected = "'y' takes 'x' by value, so it comes after 'z', which reads it too: that closes the circle 'y' -> 'z' -> 'y'. \
+    let expected = "'y' takes 'x' by value, so it comes after 'z', which reads it too: that closes the cycle 'y' -> 'z' -> 'y'. \
          Let 'y' read 'x' by reference, or 'z' not wait for 'y'";
     assert_eq!((&*message, node.as_deref()), (expected, Some("y")));
     let (message, node) = said(|g, x| {
@@ -51,14 +51,14 @@ fn a_circle_that_take_closes_names_who_takes_and_who_reads() {
         "{message}"
     );
     assert_eq!(node.as_deref(), Some("loop/body/y"));
-    // A circle of edges alone keeps its plain message.
+    // A cycle of edges alone keeps its plain message.
     let (message, _) = said(|g, x| {
         let y = grown(g, "y", &x);
         let z = copied(g, "z", &y);
         g.order(&z, &y);
         z
     });
-    assert_eq!(message, "the nodes 'y' -> 'z' -> 'y' wait for each other in a circle: remove one of these edges");
+    assert_eq!(message, "the nodes 'y' -> 'z' -> 'y' wait for each other in a cycle: remove one of these edges");
 }
 
 #[test]

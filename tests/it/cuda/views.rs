@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anabranch::policy::Single;
 use anabranch::{Buffer, DeviceStream, Graph, inputs};
 use anabranch_soft_cuda::Which;
-use cudarc::driver::CudaStream;
+use cudarc::driver::{CudaContext, CudaStream, DriverError, sys};
 
 use super::{Gpu, adding, output_by_host, uploaded};
 use crate::support::{block_on, poll_once, until, value_of};
@@ -119,6 +119,57 @@ fn a_view_that_is_written_waits_for_the_earlier_views_of_the_same_memory() {
         gpu.device.release_stall();
         assert_eq!(*value_of::<Vec<f32>>(block_on(run), "out"), [4.0]);
     }
+}
+
+/// An error that cudarc keeps for its next call, as that of a failed drop.
+fn leave_an_error(context: &CudaContext) {
+    context.record_err::<()>(Err(DriverError(sys::CUresult::CUDA_ERROR_INVALID_VALUE)));
+}
+
+// Seen to fail (the node ends well) without the check.
+#[test]
+fn a_view_is_refused_while_cudarc_keeps_an_error() {
+    let gpu = Gpu::new();
+    let exec = gpu.executor(1);
+    let (mut g, _, up) = uploaded("up");
+    let view = g.try_kernel("view", &up, |s: &mut DeviceStream, x: &Buffer<f32>| {
+        let raw = s.raw().ok_or("a CUDA device is needed")?;
+        leave_an_error(raw.stream().context());
+        Ok(raw.view(x).map(|view| view.len())?)
+    });
+    g.output("view", &view);
+    let run = exec.run(&g.compile_with(&Single).unwrap(), inputs! { "x" => vec![1.0_f32] });
+    let error = block_on(run).unwrap_err();
+    assert!(error.node() == Some("view") && format!("{error:#}").contains("CUDA_ERROR_INVALID_VALUE"), "{error:#}");
+    drop((exec, error));
+    gpu.is_clean();
+}
+
+// Seen to fail (the sum is made of what was not copied yet) without the call that synchronizes.
+#[test]
+fn an_error_that_cudarc_keeps_hides_no_wait() {
+    let gpu = Gpu::new();
+    let exec = gpu.executor(1);
+    let (mut g, _, up) = uploaded("up");
+    let copy = g.try_kernel("copy", &up, |s: &mut DeviceStream, x: &Buffer<f32>| {
+        let mut y = s.alloc::<f32>(x.len())?;
+        let raw = s.raw().ok_or("a CUDA device is needed")?;
+        let other = raw.stream().context().new_stream()?;
+        other.memcpy_dtod(&raw.view(x)?, &mut raw.view_mut(&mut y)?)?;
+        leave_an_error(raw.stream().context());
+        // The end of `raw` waits, so no view is left.
+        Ok(y)
+    });
+    let twice = g.try_kernel("twice", (&copy, &copy), adding());
+    output_by_host(&mut g, &twice, |x| x.to_vec());
+    gpu.device.stall_operation(Which::Copy, 2);
+    let mut run = exec.run(&g.compile_with(&Single).unwrap(), inputs! { "x" => vec![4.0_f32] });
+    assert!(poll_once(&mut run).is_pending());
+    until(|| gpu.device.counters().stalled == 1);
+    let is_behind = || gpu.device.calls_of("cuCtxSynchronize") == 1 || gpu.device.calls_of("cuLaunchKernel") == 1;
+    until(is_behind);
+    gpu.device.release_stall();
+    assert_eq!(*value_of::<Vec<f32>>(block_on(run), "out"), [8.0]);
 }
 
 #[test]

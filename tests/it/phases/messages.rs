@@ -111,7 +111,7 @@ fn a_phase_beyond_the_depth_is_an_error() {
 }
 
 #[test]
-fn a_circle_is_named_and_feedback_is_proposed() {
+fn a_cycle_is_named_and_feedback_is_proposed() {
     let error = fault(|work, [a, b, c], _| {
         work.edge(a, b, 1);
         work.edge(b, c, 1);
@@ -119,7 +119,7 @@ fn a_circle_is_named_and_feedback_is_proposed() {
     });
     assert_eq!(
         error.to_string(),
-        "the nodes 'b' -> 'c' -> 'b' wait for each other in a circle, for one item: remove one of these edges, or declare the \
+        "the nodes 'b' -> 'c' -> 'b' wait for each other in a cycle, for one item: remove one of these edges, or declare the \
          one whose value is of an earlier item as feedback"
     );
     assert_eq!(error.node(), Some("b"));

@@ -93,7 +93,7 @@ fn broken_programs_are_named() {
     );
     assert_eq!(broken(|programs| programs[1].1.clear()), "node 'I' waits for point 1@1, which no program records");
     assert!(broken(|programs| programs[1].1.insert(0, Step::Wait(Point::new(2, 1)))).contains("can be left out"));
-    assert!(broken(|programs| programs[2].1.insert(0, Step::Wait(Point::new(2, 1)))).contains("in a circle"));
+    assert!(broken(|programs| programs[2].1.insert(0, Step::Wait(Point::new(2, 1)))).contains("in a cycle"));
     let run = |programs: &Programs| programs[1].1.iter().position(|step| matches!(step, Step::Run(_))).expect("it runs H");
     let mut programs = whole.clone();
     let step = programs[1].1[run(&programs)];

@@ -239,8 +239,8 @@ fn a_drain_inside_of_an_operation_or_a_flow_is_an_error_and_changes_nothing() {
         let inside = exec.clone();
         let polls = Op::future("polls", (), &said, async move || Ok(inside.drain().await.unwrap_err().to_string()));
         block_on(block_on(engine.push(polls)).unwrap()).unwrap();
-        let expected = "a drain of an executor that is awaited inside of one of its own nodes, operations or flows \
-            would never end: await it outside";
+        let expected = "a drain that is awaited inside of a node, operation or flow of its executor would never end: \
+            await it outside";
         assert_eq!(*block_on(said.read()).unwrap(), expected);
         let inside = exec.clone();
         let error = block_on(exec.flow(async |_: &Flow| inside.drain().await)).unwrap_err();

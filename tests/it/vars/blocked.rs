@@ -1,4 +1,4 @@
-//! The pending operations, and their reasons to wait, as shown to a user in search of a circle.
+//! The pending operations, and their reasons to wait, as shown to a user in search of a cycle.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ fn nothing_is_pending() {
         let engine = Engine::new(&executor(workers)).unwrap();
         let blocked = engine.blocked().unwrap();
         assert_eq!(
-            (blocked.to_string(), blocked.operations().len(), blocked.circles().len()),
+            (blocked.to_string(), blocked.operations().len(), blocked.cycles().len()),
             ("0 pending operations".into(), 0, 0)
         );
     }
@@ -118,7 +118,7 @@ fn a_write_waits_for_the_reads_that_are_inside() {
 
 /// 'first' awaits 'second', which awaits an operation behind 'first'. No poll detects that.
 #[test]
-fn a_circle_through_a_third_operation_can_be_read() {
+fn a_cycle_through_a_third_operation_can_be_read() {
     for workers in [0, 2] {
         let engine = Arc::new(Engine::new(&executor(workers)).unwrap());
         let (x, y, z) = (engine.var("x", 0), engine.var("y", 0), engine.var("z", 0));
@@ -142,9 +142,9 @@ fn a_circle_through_a_third_operation_can_be_read() {
              0 'second' waits for the end of 2 'read of x'\n\
              1 'first' waits for the end of 0 'second'\n\
              2 'read of x' waits for variable 'x' behind 1 'first'\n\
-             circle: 0 'second', 2 'read of x', 1 'first', 0",
+             cycle: 0 'second', 2 'read of x', 1 'first', 0",
         );
-        assert_eq!(blocked.circles(), [[0, 2, 1]]);
+        assert_eq!(blocked.cycles(), [[0, 2, 1]]);
         assert_eq!(blocked.operations()[1].waits, [WaitsFor::Operations(vec![0])]);
         drop((x, y, z));
     }
@@ -161,10 +161,10 @@ async fn reads_later(engine: &Engine, has: &Var<i32>, reads: &Var<i32>) -> (Push
     (engine.push(Op::future("reads", (), has, body)).await.unwrap(), send)
 }
 
-/// An operation is in one circle, and waits for another. The search finds both in either order. Seen to fail
-/// with a search that takes all operations on its path for operations of the circle.
+/// An operation is in one cycle, and waits for another. The search finds both in either order. Seen to fail
+/// with a search that takes all operations on its path for operations of the cycle.
 #[test]
-fn a_circle_behind_another_can_be_read() {
+fn a_cycle_behind_another_can_be_read() {
     for is_own_first in [false, true] {
         let engine = Engine::new(&executor(0)).unwrap();
         let [x, y, z, w] = ["x", "y", "z", "w"].map(|name| engine.var(name, 0));
@@ -190,16 +190,16 @@ fn a_circle_behind_another_can_be_read() {
         sent.into_iter().for_each(|send| send.send(()).unwrap());
         until(|| {
             let _ = futures::FutureExt::now_or_never(engine.idle());
-            engine.blocked().unwrap().circles().len() == 2
+            engine.blocked().unwrap().cycles().len() == 2
         });
         drop((x, y, z, w));
     }
 }
 
-/// An operation awaits a task that awaits an operation behind the first one. The circle has a gap, and both
+/// An operation awaits a task that awaits an operation behind the first one. The cycle has a gap, and both
 /// ends of the gap are reported as "outside".
 #[test]
-fn a_circle_through_a_task_shows_its_two_ends() {
+fn a_cycle_through_a_task_shows_its_two_ends() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
     let engine = Engine::new(&executor(2)).unwrap();
     let x = engine.var("x", 0);
@@ -217,7 +217,7 @@ fn a_circle_through_a_task_shows_its_two_ends() {
          0 'awaits a task' waits for something outside of the engine\n\
          1 'read of x' waits for variable 'x' behind 0 'awaits a task'; is awaited from outside",
     );
-    assert!(blocked.circles().is_empty() && blocked.operations()[1].is_awaited_outside);
+    assert!(blocked.cycles().is_empty() && blocked.operations()[1].is_awaited_outside);
 }
 
 /// While operations are pushed, run, and free their variables, each inspection returns, and reads valid
@@ -253,7 +253,7 @@ fn inspections_go_on_beside_everything_else() {
                     }
                 }
             }
-            assert!(blocked.circles().is_empty(), "{blocked}");
+            assert!(blocked.cycles().is_empty(), "{blocked}");
             looked += 1;
         }
     });
@@ -262,9 +262,9 @@ fn inspections_go_on_beside_everything_else() {
 }
 
 /// Operations that read the variable that the previous one writes, in both directions: no order of inspection
-/// makes a circle. Seen to fail with an inspection that keeps operations that have left meanwhile.
+/// makes a cycle. Seen to fail with an inspection that keeps operations that have left meanwhile.
 #[test]
-fn inspections_beside_running_operations_see_no_circle() {
+fn inspections_beside_running_operations_see_no_cycle() {
     for workers in [1, 2] {
         let engine = Engine::new(&executor(workers)).unwrap();
         let (x, y) = (engine.var("x", 0u64), engine.var("y", 0u64));
@@ -279,7 +279,7 @@ fn inspections_beside_running_operations_see_no_circle() {
             });
             while !pushes.is_finished() {
                 let blocked = engine.blocked().unwrap();
-                assert!(blocked.circles().is_empty(), "{blocked}");
+                assert!(blocked.cycles().is_empty(), "{blocked}");
                 let on_devices = blocked.operations().iter().filter(|operation| operation.waits.contains(&WaitsFor::Device));
                 assert_eq!(on_devices.count(), 0, "there is no device: {blocked}");
             }

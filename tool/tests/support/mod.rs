@@ -20,8 +20,8 @@ pub(crate) fn refused(args: &[&str]) -> (i32, String) {
     (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
 }
 
-/// Compares with the snapshot `name`, whose ending says how it is kept: a picture as a file of its own. Write what is
-/// new by `INSTA_UPDATE=always`, or look at each by `cargo insta review`.
+/// Compares with the snapshot `name`, whose ending says how it is kept: a picture as a file of its own. Write
+/// what is new by `INSTA_UPDATE=always`, or look at each by `cargo insta review`.
 pub(crate) fn assert_snapshot(name: &str, text: &str) {
     let mut settings = insta::Settings::clone_current();
     settings.set_snapshot_path("../snapshots");

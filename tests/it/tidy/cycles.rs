@@ -1,4 +1,4 @@
-//! Which files of a room import each other, and the circles that they form. It reads the text only: `use`
+//! Which files of a room import each other, and the cycles that they form. It reads the text only: `use`
 //! trees, and paths that begin with `crate`, `super`, `self` or a submodule. A name that a module imports or
 //! re-exports counts as the file that defines it.
 
@@ -24,7 +24,7 @@ struct Use {
 }
 
 type Path = Vec<String>;
-pub(super) type Circle = Vec<String>;
+pub(super) type Cycle = Vec<String>;
 
 /// The modules of one room, without tests.
 pub(super) struct Room(BTreeMap<Path, Module>);
@@ -34,22 +34,21 @@ impl Room {
         Self(sources.map(|source| (module_path(&source.path), Module::new(source))).collect())
     }
 
-    /// Returns the circles of more than `len_max` files, each as its imports.
-    pub(super) fn circles(&self, len_max: usize) -> Vec<Circle> {
+    /// Returns the cycles of more than `len_max` files, each as its imports.
+    pub(super) fn cycles(&self, len_max: usize) -> Vec<Cycle> {
         let imports: BTreeMap<&Path, BTreeSet<&Path>> = self.0.keys().map(|from| (from, self.imports(from))).collect();
         let reached: BTreeMap<&Path, BTreeSet<&Path>> = self.0.keys().map(|from| (from, reach(&imports, from))).collect();
-        let mut circles = Vec::new();
+        let mut cycles = Vec::new();
         let mut seen: BTreeSet<&Path> = BTreeSet::new();
         for from in self.0.keys() {
-            let circle: BTreeSet<&Path> = reached[from].iter().copied().filter(|to| reached[to].contains(from)).collect();
-            if circle.len() > len_max && !seen.contains(from) {
-                let of =
-                    |one: &&Path| imports[*one].intersection(&circle).map(|other| self.arrow(one, other)).collect::<Vec<_>>();
-                circles.push(circle.iter().flat_map(of).collect());
+            let cycle: BTreeSet<&Path> = reached[from].iter().copied().filter(|to| reached[to].contains(from)).collect();
+            if cycle.len() > len_max && !seen.contains(from) {
+                let of = |one: &&Path| imports[*one].intersection(&cycle).map(|other| self.arrow(one, other)).collect::<Vec<_>>();
+                cycles.push(cycle.iter().flat_map(of).collect());
             }
-            seen.extend(circle);
+            seen.extend(cycle);
         }
-        circles
+        cycles
     }
 
     fn arrow(&self, from: &Path, to: &Path) -> String {
@@ -83,7 +82,7 @@ impl Room {
             rest = more;
         }
         let Some((found, module)) = self.0.get_key_value(&at) else { return Vec::new() };
-        // Names may be imported from module to module; a circle of imports does not compile.
+        // Names may be imported from module to module; a cycle of imports does not compile.
         let is_named = |used: &&Use| rest.first().is_some_and(|name| *name == used.name || name == "*");
         let further = module.uses.iter().filter(is_named).filter(|_| depth < 8);
         let further: Vec<&Path> = further.flat_map(|used| self.resolve(found, &used.path, depth + 1)).collect();
@@ -238,17 +237,17 @@ fn without_tests(tokens: Vec<String>) -> Vec<String> {
     kept
 }
 
-/// Whether files form a circle. Each room has this door.
-fn has_circle(files: &[(&str, &str)]) -> bool {
+/// Whether files form a cycle. Each room has this door.
+fn has_cycle(files: &[(&str, &str)]) -> bool {
     let door = ("mod.rs", "mod a;\npub(crate) use a::{A, self as alias};\npub use b::B;\nmod b;\npub const N: u32 = 1;");
     let source = |(path, text): &(&str, &str)| Source { path: format!("src/r/{path}"), text: (*text).to_owned() };
     let sources: Vec<Source> = files.iter().chain([&door]).map(source).collect();
-    !Room::new(sources.iter()).circles(1).is_empty()
+    !Room::new(sources.iter()).cycles(1).is_empty()
 }
 
 /// Seen to fail without each arm of the parser and of the resolution.
 #[test]
-fn circles_are_found_through_each_kind_of_import() {
+fn cycles_are_found_through_each_kind_of_import() {
     for (a, b) in [
         ("use super::b::B;", "use super::{A, C};"),
         ("use super::B as C;", "fn f(a: &crate::r::a::A) {}"),
@@ -256,21 +255,21 @@ fn circles_are_found_through_each_kind_of_import() {
         ("use super::*;", "use super::A;"),
         ("fn f() -> impl I + use<'_> { super::b::f() }", "use super::A;"),
     ] {
-        assert!(has_circle(&[("a.rs", a), ("b.rs", b)]), "{a} {b}");
+        assert!(has_cycle(&[("a.rs", a), ("b.rs", b)]), "{a} {b}");
     }
     for (a, c, b) in [
         ("mod c;", "use super::super::b::B;", "use super::a::c::C;"),
         ("mod c;\nfn f() { c::g() }", "use super::f;", ""),
         ("mod c;\nfn f() { self::c::g() }", "use super::f;", ""),
     ] {
-        assert!(has_circle(&[("a/mod.rs", a), ("a/c.rs", c), ("b.rs", b)]), "{a} {c} {b}");
+        assert!(has_cycle(&[("a/mod.rs", a), ("a/c.rs", c), ("b.rs", b)]), "{a} {c} {b}");
     }
 }
 
 /// Seen to fail without each arm of the lexer.
 #[test]
-fn doors_tests_comments_and_literals_close_no_circle() {
-    assert!(!has_circle(&[
+fn doors_tests_comments_and_literals_close_no_cycle() {
+    assert!(!has_cycle(&[
         ("a/mod.rs", "mod c;\npub use c::C;\nuse super::B;"),
         ("a/c.rs", "use super::super::N;"),
         ("b.rs", "")
@@ -285,6 +284,6 @@ fn doors_tests_comments_and_literals_close_no_circle() {
         "const A: char = '\"'; const C: &str = \"; use super::b::B;\";",
         "const A: char = '\\\"'; const C: &str = \"; use super::b::B;\";",
     ] {
-        assert!(!has_circle(&[("a.rs", a), ("b.rs", "use super::A;")]), "{a}");
+        assert!(!has_cycle(&[("a.rs", a), ("b.rs", "use super::A;")]), "{a}");
     }
 }
