@@ -87,3 +87,16 @@ fn buffers_of_a_host_are_tensors_with_one_axis() {
         assert_eq!(unsafe { seen.cpu_slice::<i64>() }.unwrap(), [7, 8, 9]);
     }
 }
+
+#[test]
+fn a_buffer_of_a_simulated_device_is_refused() {
+    let mut g = Graph::new();
+    let x = g.try_kernel("x", (), |s: &mut DeviceStream| Ok(s.upload(&[7_i64, 8, 9])?));
+    g.output("x", &x);
+    let exec = Executor::sim(1);
+    let mut outputs = block_on(exec.run(&g.compile().unwrap(), Inputs::new())).unwrap();
+    let x = std::sync::Arc::into_inner(outputs.take::<Buffer<i64>>("x").unwrap()).unwrap();
+    let refused = Dlpack::try_from(x).err().expect("it is simulated");
+    assert!(refused.error().to_string().contains("run the graph on a host or a GPU"), "{}", refused.error());
+    assert_eq!(refused.into_inner().len(), 3);
+}

@@ -41,10 +41,12 @@ fn a_buffer_that_work_still_uses_is_refused_and_returned() {
         // The copies are recorded, but not submitted yet.
         let refused = Dlpack::try_from(copy).err().expect("it is in use");
         assert!(refused.error().to_string().contains("a run that has ended"), "{}", refused.error());
+        assert!(Dlpack::try_from(s.download(x)?).is_err(), "it is not copied yet");
         *keep.lock().unwrap() = Some((refused.into_inner(), other));
         Ok(())
     });
     g.output("exported", &export);
+    // The upload is the first, a copy the second.
     gpu.device.stall_operation(Which::Copy, 2);
     let mut run = exec.run(&g.compile_with(&Single).unwrap(), inputs! { "x" => vec![1.0_f32; 5] });
     assert!(poll_once(&mut run).is_pending());

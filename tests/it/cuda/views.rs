@@ -1,11 +1,13 @@
 //! Buffers as cudarc's own views: on the node's stream, and on others.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anabranch::policy::Single;
 use anabranch::{Buffer, DeviceStream, Graph, inputs};
 use anabranch_soft_cuda::Which;
-use cudarc::driver::{CudaContext, CudaStream, DriverError, sys};
+use cudarc::driver::result::memcpy_dtod_async;
+use cudarc::driver::{CudaContext, CudaStream, DevicePtr, DevicePtrMut, DriverError, sys};
 
 use super::{Gpu, adding, output_by_host, uploaded};
 use crate::support::{block_on, poll_once, until, value_of};
@@ -126,7 +128,7 @@ fn leave_an_error(context: &CudaContext) {
     context.record_err::<()>(Err(DriverError(sys::CUresult::CUDA_ERROR_INVALID_VALUE)));
 }
 
-// Seen to fail (the node ends well) without the check.
+// Seen to fail (with a panic of the node) without the check.
 #[test]
 fn a_view_is_refused_while_cudarc_keeps_an_error() {
     let gpu = Gpu::new();
@@ -141,6 +143,7 @@ fn a_view_is_refused_while_cudarc_keeps_an_error() {
     let run = exec.run(&g.compile_with(&Single).unwrap(), inputs! { "x" => vec![1.0_f32] });
     let error = block_on(run).unwrap_err();
     assert!(error.node() == Some("view") && format!("{error:#}").contains("CUDA_ERROR_INVALID_VALUE"), "{error:#}");
+    assert!(!format!("{error:#}").contains("panicked"), "{error:#}");
     drop((exec, error));
     gpu.is_clean();
 }
@@ -154,10 +157,15 @@ fn an_error_that_cudarc_keeps_hides_no_wait() {
     let copy = g.try_kernel("copy", &up, |s: &mut DeviceStream, x: &Buffer<f32>| {
         let mut y = s.alloc::<f32>(x.len())?;
         let raw = s.raw().ok_or("a CUDA device is needed")?;
-        let other = raw.stream().context().new_stream()?;
-        other.memcpy_dtod(&raw.view(x)?, &mut raw.view_mut(&mut y)?)?;
+        let (other, from) = (raw.stream().context().new_stream()?, raw.view(x)?);
+        let mut to = raw.view_mut(&mut y)?;
+        let ((from, read), (to, written)) = (from.device_ptr(&other), to.device_ptr_mut(&other));
+        // SAFETY: both buffers have as many bytes.
+        unsafe { memcpy_dtod_async(to, from, x.size_bytes(), other.cu_stream())? };
         leave_an_error(raw.stream().context());
-        // The end of `raw` waits, so no view is left.
+        // The events are not recorded.
+        drop((read, written));
+        drop(raw);
         Ok(y)
     });
     let twice = g.try_kernel("twice", (&copy, &copy), adding());
@@ -170,6 +178,27 @@ fn an_error_that_cudarc_keeps_hides_no_wait() {
     until(is_behind);
     gpu.device.release_stall();
     assert_eq!(*value_of::<Vec<f32>>(block_on(run), "out"), [8.0]);
+}
+
+// Seen to fail (there is a view) without the check.
+#[test]
+fn there_is_no_view_behind_work_that_was_refused() {
+    let gpu = Gpu::new();
+    let exec = gpu.executor(1);
+    let (mut g, _, up) = uploaded("up");
+    let bad = g.try_kernel("bad", (&up, &up), adding());
+    let had_view = Arc::new(AtomicBool::new(true));
+    let saw = had_view.clone();
+    let view = g.try_kernel("view", &bad, move |s: &mut DeviceStream, x: &Buffer<f32>| {
+        let raw = s.raw().ok_or("a CUDA device is needed")?;
+        saw.store(raw.view(x).is_ok(), Ordering::Relaxed);
+        Ok(())
+    });
+    g.output("view", &view);
+    gpu.device.fail_call("cuLaunchKernel", 1, anabranch_soft_cuda::Code::INVALID_VALUE);
+    let run = exec.run(&g.compile_with(&Single).unwrap(), inputs! { "x" => vec![1.0_f32] });
+    assert_eq!(block_on(run).unwrap_err().node(), Some("bad"));
+    assert!(!had_view.load(Ordering::Relaxed));
 }
 
 #[test]
