@@ -374,7 +374,7 @@ fn a_timer_of_tokio_goes_off_beside_endless_inline_work() {
 #[test]
 fn an_inline_poll_ends_soon_after_long_nodes_have_begun() {
     // Seen to fail when the number of steps between two readings of the clock was the one that the tiny steps
-    // before had set, or up to 64 of that: 20 in a poll.
+    // before had set, or the smaller of that number and 64: 20 in a poll.
     for tiny in [0, 7, 15, 31, 63, 127, 2_000] {
         let (poll, notes) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Vec::new())));
         let mut g = Graph::new();

@@ -64,8 +64,8 @@ fn a_pipeline_runs_again_and_side_by_side_with_itself() {
 #[test]
 fn the_stream_ends_after_any_number_of_items() {
     // Seen to hang (lockstep) when the end of the source does not arrive at the gates for items that do not
-    // come. Seen to abort (lockstep, more slots than phases) when arrivals of the first items for none count
-    // as others.
+    // come. Seen to abort (lockstep, more slots than phases) when the first items count arrivals from items
+    // before the first one, as later items do.
     for exec in executors() {
         for depth in 1..=6 {
             for beat in [Beat::Elastic, Beat::Lockstep] {
