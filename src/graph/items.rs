@@ -232,6 +232,8 @@ impl Graph {
 }
 
 /// The argument of a node that holds a state.
+///
+/// It follows from `&mut state`. A program does not name it.
 pub struct Held<T>(Slot<StateRef<T>>);
 
 impl<T> fmt::Debug for Held<T> {

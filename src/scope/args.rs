@@ -16,6 +16,8 @@ use crate::graph::{Data, Value};
 use crate::value::args::{OneRead, Param, Single, tuples};
 
 /// An argument: the tile of a use of the operation.
+///
+/// It follows from what an operation reads. A program does not name it.
 #[derive(Debug)]
 pub struct TileOf<T, const N: usize, M = OnHost> {
     at: u32,
@@ -23,6 +25,8 @@ pub struct TileOf<T, const N: usize, M = OnHost> {
 }
 
 /// An argument: the tile that the operation writes.
+///
+/// A function that adds operations names it: see [`Append`].
 #[derive(Debug)]
 pub struct Target<T, const N: usize, M = OnHost> {
     at: u32,
@@ -30,10 +34,14 @@ pub struct Target<T, const N: usize, M = OnHost> {
 }
 
 /// An argument: the parts of a reduction by a kernel.
+///
+/// It follows from what an operation reads. A program does not name it.
 #[derive(Debug)]
 pub struct PartsOf<A>(PhantomData<fn() -> A>);
 
 /// An argument: a value that the scope makes once.
+///
+/// It follows from what an operation reads. A program does not name it.
 #[derive(Debug)]
 pub struct ScalarOf<T> {
     index: u32,
@@ -41,6 +49,8 @@ pub struct ScalarOf<T> {
 }
 
 /// An argument: a value of the graph around.
+///
+/// It follows from what an operation reads. A program does not name it.
 #[derive(Debug)]
 pub struct GivenOf<T> {
     index: u32,
@@ -168,6 +178,24 @@ param!(Queued, [T: Element, const N: usize] Target<T, N, OnDevice> => DeviceTile
 param!(Queued, [A: Element] PartsOf<A> => Parts<'a, A>, |_own, batch| batch.parts());
 
 /// Arguments with one more behind them.
+///
+/// ```
+/// use anabranch::device::Element;
+/// use anabranch::graph::{Reads, TaskFn};
+/// use anabranch::scope::{Append, Scope, Scoped, Store, Target};
+///
+/// /// Adds a store, and an operation with any reads that writes it.
+/// fn map<T, I, F>(s: &mut Scope, name: &'static str, len: usize, reads: I, work: F) -> Store<T, 1>
+/// where
+///     T: Element,
+///     I: Reads<Scoped, Params: Append<Target<T, 1>>>,
+///     F: TaskFn<Scoped, <I::Params as Append<Target<T, 1>>>::Out, ()>,
+/// {
+///     let made = s.store(name, [len]);
+///     s.write(name, reads, &made, work);
+///     made
+/// }
+/// ```
 pub trait Append<P> {
     /// All of them.
     type Out: Send + Sync + 'static;

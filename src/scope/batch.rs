@@ -25,6 +25,8 @@ pub(super) struct Step {
 }
 
 /// One batch of an operation: the right to use its tiles. Closures get what they read through it.
+///
+/// A program does not name it: closures get tiles.
 #[derive(Clone, Copy)]
 pub struct Batch<'a> {
     run: &'a GroupRun,

@@ -188,6 +188,8 @@ fn unique(names: &mut HashSet<Name>, name: String) -> Name {
 }
 
 /// The uses of an operation, while they are recorded.
+///
+/// A program does not name it: [`Store`] and its views record themselves.
 pub struct Uses<'d> {
     pub(super) draft: &'d mut Draft,
     pub(super) name: Name,

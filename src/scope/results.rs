@@ -77,6 +77,8 @@ pub trait Results {
 }
 
 /// The results of a scope while they are declared.
+///
+/// A program does not name it: [`Results`] is for the types that the closure of a scope returns.
 pub struct Declared<'d, 'g> {
     pub(super) draft: &'d mut Draft,
     pub(super) job: &'d mut NewJob<'g>,

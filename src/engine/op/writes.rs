@@ -43,6 +43,8 @@ pub trait Writes: Sealed {
 }
 
 /// Stores what a closure returns.
+///
+/// A program does not name it: it follows from the variables that an operation writes.
 pub trait Put<V>: Send + 'static {
     #[doc(hidden)]
     fn put(&self, value: V, grant: Grant<'_>) -> Result<(), Error>;
