@@ -1,5 +1,5 @@
-//! Three libraries in one graph: an array program standardises the rows of a table as views of `ndarray`,
-//! tile by tile; a node runs a layer of `candle` on the result; the run is awaited.
+//! `ndarray` and candle in one graph: a scope (an array program, see the guide `arrays`) standardises the
+//! rows of a table tile by tile, as views of `ndarray`; a node runs a layer of candle on the result.
 //!
 //! ```sh
 //! cargo run -p anabranch-tensors --example classify
@@ -26,7 +26,8 @@ fn main() -> Result<(), BoxError> {
             let mut rows = ArrayViewMut2::from(&mut tile);
             rows.assign(&ArrayView2::from(table).slice(s![range, ..]));
             let mean = rows.mean_axis(Axis(1)).expect("there are features").insert_axis(Axis(1));
-            let deviation = rows.std_axis(Axis(1), 0.0).insert_axis(Axis(1));
+            // A row may be constant.
+            let deviation = rows.std_axis(Axis(1), 0.0).mapv(|deviation| deviation.max(1e-6)).insert_axis(Axis(1));
             rows -= &mean;
             rows /= &deviation;
         });

@@ -19,7 +19,8 @@ use crate::value::{Cells, Slot};
 ///     let x = g.task("x", (), || 16.0);
 ///     let end = g.repeat("loop", &x, goes_on, |b, x| b.task("halve", &x, |x: &f64| x / 2.0));
 ///     g.output("end", &end);
-///     let mut outputs = futures::executor::block_on(Executor::inline().run(&g.compile()?, Inputs::new()))?;
+///     let exec = Executor::inline();
+///     let mut outputs = futures::executor::block_on(exec.run(&g.compile()?, Inputs::new()))?;
 ///     Ok(*outputs.take::<f64>("end")?)
 /// }
 ///

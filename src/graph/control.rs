@@ -60,7 +60,8 @@ impl Graph {
     /// g.output("root", &root);
     ///
     /// let plan = g.compile()?;
-    /// let mut outputs = futures::executor::block_on(Executor::inline().run(&plan, inputs! { "a" => 2.0 }))?;
+    /// let exec = Executor::inline();
+    /// let mut outputs = futures::executor::block_on(exec.run(&plan, inputs! { "a" => 2.0 }))?;
     /// assert!((*outputs.take::<f64>("root")? - 2f64.sqrt()).abs() < 1e-12);
     /// # Ok::<(), anabranch::Error>(())
     /// ```
@@ -125,7 +126,8 @@ impl Graph {
     ///
     /// let plan = g.compile()?;
     /// for x in [-2.5, 2.5] {
-    ///     let mut outputs = futures::executor::block_on(Executor::inline().run(&plan, inputs! { "x" => x }))?;
+    ///     let exec = Executor::inline();
+    ///     let mut outputs = futures::executor::block_on(exec.run(&plan, inputs! { "x" => x }))?;
     ///     assert_eq!(*outputs.take::<f64>("y")?, 2.5);
     /// }
     /// # Ok::<(), anabranch::Error>(())

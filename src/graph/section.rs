@@ -133,7 +133,8 @@ impl Graph {
     /// g.output("square", &square);
     ///
     /// let second_half = g.section(&["square"], &[])?.compile()?;
-    /// let mut outputs = futures::executor::block_on(Executor::inline().run(&second_half, inputs! { "words" => 5usize }))?;
+    /// let exec = Executor::inline();
+    /// let mut outputs = futures::executor::block_on(exec.run(&second_half, inputs! { "words" => 5usize }))?;
     /// assert_eq!(*outputs.take::<usize>("square")?, 25);
     /// # Ok::<(), anabranch::Error>(())
     /// ```

@@ -121,7 +121,8 @@ impl<F: PartialOrd + Send + Sync + 'static> Holds for Above<F> {
     }
 }
 
-/// A type whose values select the arm of a branch, counted from 0. -1 means no arm.
+/// A type whose values select the arm of a branch, counted from 0. -1 means no arm: the values pass
+/// unchanged.
 ///
 /// # Examples
 /// A type of yours that selects an arm:

@@ -27,6 +27,9 @@ const ENDED: u64 = 1 << 63;
 /// or panicked, no further read begins ([`Lent::with`] returns an error), and this function waits for the
 /// reads in progress. So data is never read after the borrow, even if a run is leaked.
 ///
+/// A run begins with its first poll, so one that is not awaited inside of `body` may have done nothing, or a
+/// part of its work. After an error or a cancel, data that was lent for writing may be half written.
+///
 /// It blocks. In async code, call it on a thread for blocking work, or share the data by an
 /// [`Arc`](std::sync::Arc) ([`Inputs::with_arc`](crate::Inputs::with_arc)). A future cannot borrow for its
 /// runs: if it is leaked, the borrow ends, and the runs go on.
@@ -34,27 +37,30 @@ const ENDED: u64 = 1 << 63;
 /// # Examples
 /// ```
 /// use anabranch::run::{Lent, LentMut, lend};
-/// use anabranch::{Executor, Graph, inputs, take};
+/// use anabranch::{Executor, Graph, Plan, Result, inputs, take};
 /// use futures::executor::block_on;
 ///
-/// fn squares(exec: &Executor, x: &[f32], y: &mut [f32]) -> Result<f32, anabranch::Error> {
+/// fn plan() -> Result<Plan> {
 ///     let mut g = Graph::new();
-///     let (input, output) = (g.input::<Lent<[f32]>>("x"), g.input::<LentMut<[f32]>>("y"));
-///     let sum = g.try_task("sum", &input, |x: &Lent<[f32]>| Ok(x.with(|x| x.iter().sum::<f32>())?));
-///     let square = g.try_task("square", (&input, take(&output)), |x: &Lent<[f32]>, mut y: LentMut<[f32]>| {
-///         Ok(x.with(|x| y.with(|y| y.iter_mut().zip(x).for_each(|(y, x)| *y = x * x)))??)
+///     let (x, y) = (g.input::<Lent<[f32]>>("x"), g.input::<LentMut<[f32]>>("y"));
+///     let sum = g.try_task("sum", &x, |x: &Lent<[f32]>| Ok(x.with(|x| x.iter().sum::<f32>())?));
+///     let square = g.try_task("square", (&x, take(&y)), |from: &Lent<[f32]>, mut to: LentMut<[f32]>| {
+///         Ok(from.with(|from| to.with(|to| to.iter_mut().zip(from).for_each(|(y, x)| *y = x * x)))??)
 ///     });
 ///     g.output("sum", &sum);
 ///     g.output("square", &square);
-///     let plan = g.compile()?;
+///     g.compile()
+/// }
+///
+/// fn squares(exec: &Executor, plan: &Plan, x: &[f32], y: &mut [f32]) -> Result<f32> {
 ///     lend(|lender| {
-///         let run = exec.run(&plan, inputs! { "x" => lender.lend(x), "y" => lender.lend_mut(y) });
+///         let run = exec.run(plan, inputs! { "x" => lender.lend(x), "y" => lender.lend_mut(y) });
 ///         Ok(*block_on(run)?.take::<f32>("sum")?)
 ///     })
 /// }
 ///
 /// let mut y = [0.0; 3];
-/// assert_eq!(squares(&Executor::host()?, &[1.0, 2.0, 3.0], &mut y)?, 6.0);
+/// assert_eq!(squares(&Executor::host()?, &plan()?, &[1.0, 2.0, 3.0], &mut y)?, 6.0);
 /// assert_eq!(y, [1.0, 4.0, 9.0]);
 /// # Ok::<(), anabranch::Error>(())
 /// ```

@@ -22,7 +22,8 @@ type AnyOutput = Foreign<Arc<dyn Any + Send + Sync>>;
 /// g.output("low", &low);
 /// g.output("high", &high);
 ///
-/// let mut outputs = futures::executor::block_on(Executor::inline().run(&g.compile()?, Inputs::new()))?;
+/// let exec = Executor::inline();
+/// let mut outputs = futures::executor::block_on(exec.run(&g.compile()?, Inputs::new()))?;
 /// assert_eq!(outputs.names().collect::<Vec<_>>(), ["low", "high"]);
 /// assert_eq!(*outputs.take::<f64>("high")?, 9.5);
 /// assert!(outputs.take::<String>("low").is_err(), "it is an i32");

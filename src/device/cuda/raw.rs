@@ -18,7 +18,8 @@ use crate::error::{Error, How, Result};
 /// as read or written before work that uses it is enqueued: that keeps its memory until the work is done.
 /// [`view`](RawStream::view) and [`view_mut`](RawStream::view_mut) declare it, and return cudarc's own types,
 /// for its safe functions. [`read`](RawStream::read) and [`write`](RawStream::write) return addresses, for
-/// unsafe ones. Work on other streams is ordered with the rest of the graph only if it uses views.
+/// unsafe ones. Work on another stream is ordered with the rest of the graph only if it uses views, and its
+/// stream was made from `raw.stream().context()`.
 ///
 /// ```no_run
 /// use anabranch::{Buffer, DeviceStream};
@@ -36,8 +37,9 @@ pub struct RawStream<'a> {
 }
 
 impl DeviceStream {
-    /// Returns the CUDA stream behind this one, or None on a host. Its type is of the crate cudarc, version
-    /// 0.19.10. The example `cublas` multiplies matrices with it.
+    /// Returns the CUDA stream behind this one, or None on a host. Its type is of the crate cudarc: depend on
+    /// `cudarc = "=0.19.10"`, because other versions have other types. The example `cublas` multiplies
+    /// matrices with it.
     ///
     /// # Examples
     /// ```no_run
@@ -100,8 +102,9 @@ impl RawStream<'_> {
     ///
     /// The view has events of cudarc, so it is as safe as a slice of cudarc: streams that were made from
     /// `raw.stream().context()` may use it too, and the rest of the graph waits for them. cudarc has one
-    /// event for all reads of a slice: if two streams read one view, let one wait for the other before the
-    /// view ends. Streams of another `CudaContext` are not ordered, even on the same GPU: synchronize them.
+    /// event for all reads of a slice, which has the last one: if two streams read one view, let the second
+    /// wait for the first. Streams of another `CudaContext` are not ordered, even on the same GPU:
+    /// synchronize them.
     ///
     /// A view costs several calls of the driver, for its events; [`RawStream::read`] costs none.
     ///

@@ -55,7 +55,8 @@ impl Graph {
     ///     .node("double", |g: &mut Graph, name: &Name, x: Value<u64>| g.task(name, &x, |x: &u64| 2 * x));
     ///
     /// let plan = Graph::from_shape(&shape, &bodies)?.compile()?;
-    /// let mut outputs = futures::executor::block_on(Executor::inline().run(&plan, inputs! { "x" => 1_u64 }))?;
+    /// let exec = Executor::inline();
+    /// let mut outputs = futures::executor::block_on(exec.run(&plan, inputs! { "x" => 1_u64 }))?;
     /// assert_eq!(*outputs.take::<u64>("grown")?, 32);
     /// # }
     /// # Ok::<(), anabranch::Error>(())
