@@ -13,7 +13,7 @@
 //!
 //! ```text
 //! cargo bench --features cuda --bench completion                 prints the table
-//! cargo bench --features cuda --bench completion -- --write      and writes it into docs/performance/completion.md
+//! cargo bench --features cuda --bench completion -- --write      writes docs/performance/completion.md, too
 //! ```
 
 #[path = "cuda/cpu.rs"]

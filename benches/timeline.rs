@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! cargo bench --all-features --bench timeline                 prints the table
-//! cargo bench --all-features --bench timeline -- --write      and writes it into docs/performance/timeline.md
+//! cargo bench --all-features --bench timeline -- --write      writes docs/performance/timeline.md, too
 //! ```
 
 #[path = "run/report/machine.rs"]

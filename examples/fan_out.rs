@@ -47,7 +47,8 @@ async fn main() -> Result<(), BoxError> {
         println!("{letter} {count:>8} {}", "#".repeat(count / 40_000));
     }
     if let Some(file) = std::env::args().nth(1) {
-        std::fs::write(&file, timeline.to_svg()).map_err(|error| format!("cannot write {file}: {error}"))?;
+        std::fs::write(&file, timeline.to_svg())
+            .map_err(|error| format!("cannot write {file}: {error}; name a file in a folder that exists"))?;
     }
     Ok(())
 }

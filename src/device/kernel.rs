@@ -213,14 +213,16 @@ numbers!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);
 ///
 /// ```
 /// use anabranch::device::{In, Kernel, Launch, Out, Params};
-/// use anabranch::{Buffer, DeviceStream};
+/// use anabranch::{Buffer, DeviceStream, Result};
 ///
 /// /// Launches any kernel that has one thread for each of `len` elements.
-/// fn launch<P: Params>(s: &mut DeviceStream, kernel: &Kernel<P>, len: usize, args: P::Args<'_>) -> anabranch::Result<()> {
+/// fn launch<P: Params>(s: &mut DeviceStream, kernel: &Kernel<P>, len: usize, args: P::Args<'_>) -> Result<()> {
 ///     s.launch(kernel, Launch::for_len(len), args)
 /// }
 ///
-/// fn copy(s: &mut DeviceStream, kernel: &Kernel<(In<f32>, Out<f32>)>, x: &Buffer<f32>, y: &mut Buffer<f32>) -> anabranch::Result<()> {
+/// type CopyKernel = Kernel<(In<f32>, Out<f32>)>;
+///
+/// fn copy(s: &mut DeviceStream, kernel: &CopyKernel, x: &Buffer<f32>, y: &mut Buffer<f32>) -> Result<()> {
 ///     launch(s, kernel, x.len(), (x, y))
 /// }
 /// ```

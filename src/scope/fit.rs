@@ -25,7 +25,9 @@ use crate::tiles::{Reason, Rule, Streamed, Window};
 ///     s.write("fill", (), &a, |mut a: TileMut<f64, 1>| a.fill(1.0));
 ///     let sum = s.fold("sum", &a, Sum, |a: Tile<f64, 1>| a.as_slice().iter().sum::<f64>());
 ///     // The first batch needs the sum of all batches.
-///     s.fold("deviation", (&a, &sum), Sum, |a: Tile<f64, 1>, sum: &f64| a.as_slice().iter().map(|a| (a - sum / 1e6).abs()).sum::<f64>())
+///     s.fold("deviation", (&a, &sum), Sum, |a: Tile<f64, 1>, sum: &f64| {
+///         a.as_slice().iter().map(|a| (a - sum / 1e6).abs()).sum::<f64>()
+///     })
 /// });
 /// # g.output("deviation", &deviation);
 /// let error = g.compile().expect_err("it does not stream");

@@ -176,7 +176,8 @@ pub struct Own<I, C> {
 ///     let a = s.store("a", [1000]);
 ///     s.write("fill", (), &a, |mut a: TileMut<i64, 1>| a.fill(-3));
 ///     // The smallest element and the largest one.
-///     let range = operator("range", || (i64::MAX, i64::MIN), |a: (i64, i64), b: (i64, i64)| (a.0.min(b.0), a.1.max(b.1)));
+///     type Range = (i64, i64);
+///     let range = operator("range", || (i64::MAX, i64::MIN), |a: Range, b: Range| (a.0.min(b.0), a.1.max(b.1)));
 ///     s.fold("range", &a, range, |a: Tile<i64, 1>| {
 ///         a.as_slice().iter().fold((i64::MAX, i64::MIN), |range, &a| (range.0.min(a), range.1.max(a)))
 ///     })

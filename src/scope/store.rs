@@ -144,7 +144,11 @@ impl<T: Element, const N: usize, M> Store<T, N, M> {
 /// # let mut g = anabranch::Graph::new();
 /// let x = g.scope("x", Streaming::strict(), |s| {
 ///     let (u, v) = (s.store("u", [100]), s.store("v", [100]));
-///     s.write("fill", (), &u, |mut u: TileMut<f64, 1>| (0..100).for_each(|i| if u.range(0).contains(&i) { u[[i]] = i as f64 }));
+///     s.write("fill", (), &u, |mut u: TileMut<f64, 1>| {
+///         for i in u.range(0) {
+///             u[[i]] = i as f64;
+///         }
+///     });
 ///     let next: View<f64, 1> = u.shifted([1]);
 ///     s.write("next", next, &v, |u: Tile<f64, 1>, mut v: TileMut<f64, 1>| {
 ///         v.range(0).for_each(|i| v[[i]] = u.get([i + 1]).copied().unwrap_or(0.0));

@@ -49,7 +49,7 @@ fn safe_functions_of_cudarc_take_views_on_the_stream_of_the_node() {
     gpu.is_clean();
 }
 
-// Seen to fail without the record of `lend`.
+// Seen to fail without the record of `share`, and without the tracking of the context.
 #[test]
 fn another_stream_that_uses_a_view_waits_for_the_work_before() {
     let gpu = Gpu::new();
