@@ -105,7 +105,7 @@ impl QueueDevice for Device {
         if self.is_prompt {
             self.lane.0.store(point, Ordering::Release);
         }
-        Ok(Submitted { point, event: job.is_recorded.then_some(Event(1)), is_graph: false })
+        Ok(Submitted { point, event: job.is_recorded.then_some(Event(1)), is_graph: false, times: None })
     }
 
     fn backlog(&self, _: u32) -> Option<u64> {

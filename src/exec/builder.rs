@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::Executor;
 #[cfg(feature = "cuda")]
-use crate::device::cuda::{Checked, Completion, Gpu};
+use crate::device::cuda::{Checked, Completion, Gpu, GpuSettings};
 use crate::device::host::{Around, Barrier, Pool, SLOTS_MAX};
 use crate::device::queue::QueueDevice;
 #[cfg(feature = "cuda")]
@@ -50,6 +50,8 @@ pub struct ExecutorBuilder {
     #[cfg(feature = "cuda")]
     has_graphs: bool,
     #[cfg(feature = "cuda")]
+    takes_times: bool,
+    #[cfg(feature = "cuda")]
     is_sanitized: bool,
     pace: Pace,
 }
@@ -81,6 +83,8 @@ impl ExecutorBuilder {
             completion: None,
             #[cfg(feature = "cuda")]
             has_graphs: true,
+            #[cfg(feature = "cuda")]
+            takes_times: false,
             #[cfg(feature = "cuda")]
             is_sanitized: false,
             pace: Pace::default(),
@@ -206,6 +210,34 @@ impl ExecutorBuilder {
         self
     }
 
+    /// Sets whether CUDA devices note when they work on each node and operation, for
+    /// [observers](Self::observer): see [`WorkSpan::on_device`](crate::exec::WorkSpan::on_device). The default
+    /// is false, and a span then has only the time in which the body enqueued its work.
+    ///
+    /// With `true`, two events are recorded around the work of each node and operation, and observers are told
+    /// of its end when the device has come there. There are no [CUDA graphs](Self::cuda_graphs), because the
+    /// driver tells no times of their nodes. Times are on the host's clock, to a few microseconds.
+    ///
+    /// # Examples
+    /// The times of kernels, in a picture and for the schedule:
+    /// ```no_run
+    /// use std::sync::Arc;
+    /// use anabranch::{Executor, Graph, Inputs, Timeline};
+    ///
+    /// # let plan = Graph::new().compile()?;
+    /// let timeline = Arc::new(Timeline::new(100_000));
+    /// let exec = Executor::builder().cuda(&[0]).device_times(true).observer(timeline.clone()).build()?;
+    /// futures::executor::block_on(exec.run(&plan, Inputs::new()))?;
+    /// std::fs::write("run.svg", timeline.to_svg())?;
+    /// let better = plan.recompile(&timeline)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(feature = "cuda")]
+    pub fn device_times(mut self, is_on: bool) -> Self {
+        self.takes_times = is_on;
+        self
+    }
+
     /// Sets whether the order of all declared uses of buffers on CUDA devices is checked. The default is
     /// false, which costs a launch a look at an option. [Simulated executors](Executor::sim) always check it.
     ///
@@ -310,8 +342,14 @@ impl ExecutorBuilder {
         let sanitizer = self.is_sanitized.then(Sanitizer::new);
         #[cfg(feature = "cuda")]
         for &ordinal in &self.ordinals {
-            let checked = sanitizer.as_ref().map(|sanitizer| Checked::new(sanitizer, devices.len() as u32));
-            devices.push(Arc::new(Gpu::open(ordinal, self.completion, self.has_graphs, checked)?));
+            let settings = GpuSettings {
+                completion: self.completion,
+                has_graphs: self.has_graphs,
+                // Only observers read them.
+                takes_times: self.takes_times && !self.observers.is_empty(),
+                sanitizer: sanitizer.as_ref().map(|sanitizer| Checked::new(sanitizer, devices.len() as u32)),
+            };
+            devices.push(Arc::new(Gpu::open(ordinal, settings)?));
         }
         let has_devices = !devices.is_empty();
         // Must precede the start of the workers: if they do not start, dropping `devices` ends the reactor's

@@ -109,6 +109,7 @@ impl Item<'_> {
         if let Err(error) = outcome {
             self.fail_nodes(step, &error);
         }
+        self.tell_ended_by_devices(Some(step));
         if self.run.state.glance() & state::WATCHED != 0 {
             let program = code.program_of(step);
             self.run.signal_watchers(program, step + 1 - code.starts[program as usize]);

@@ -41,6 +41,9 @@ impl RunInner {
     /// Decides the verdict, gives the run's place back, and wakes all waiters. No ticket for the run exists,
     /// and none will.
     fn end(&self, bits: u32, slot: Option<u16>, wake: &mut dyn FnMut(Waker)) {
+        if self.observed.is_some() {
+            self.items().for_each(|item| item.tell_ended_by_devices(None));
+        }
         let mut verdict = self.judge(bits);
         if self.observed.is_some() {
             verdict = self.tell_end(verdict);

@@ -3,8 +3,9 @@
 use std::time::Instant;
 
 use super::inner::{Item, RunInner};
+use super::outcomes::outcome;
 use super::state;
-use super::times::{ObservedRun, Times};
+use super::times::{ObservedRun, SubmittedNode, Times};
 use crate::error::Result;
 use crate::graph::NodeId;
 use crate::name::Name;
@@ -24,7 +25,7 @@ impl RunInner {
         let observers = self.core.observers.as_ref()?;
         let never = |count: usize| (0..count).map(|_| AtomicU64::new(0)).collect();
         let (ended, inner) = (never(code.step_of.len()), never(code.scopes.len()));
-        Some(Box::new(Times { began: AtomicU64::new(observers.now_ns()), ended, inner, item: Mutex::new(None) }))
+        Some(Box::new(Times { began: AtomicU64::new(observers.now_ns()), ended, inner, item: Mutex::new(None), submitted: Mutex::default() }))
     }
 
     /// Notes that the run was polled.
@@ -130,21 +131,51 @@ impl Item<'_> {
     /// Tells observers that a node has ended, unless they were not told that it began.
     pub(super) fn end_node(self, node: NodeId, begun: Option<Begun>, ended: Ended) {
         // Without observers the clock is not read.
-        if begun.is_some() {
-            self.end_launched(node, begun, ended, Launched::Host, Instant::now());
+        if let Some(mut begun) = begun {
+            begun.leave(Launched::Host, Instant::now());
+            self.end_left(node, begun, ended);
         }
     }
 
-    /// Does so for a node that has ended at that time, and that was submitted in that way.
-    pub(super) fn end_launched(self, node: NodeId, begun: Option<Begun>, ended: Ended, launched: Launched, end: Instant) {
-        let (Some(observers), Some(begun)) = (&self.run.core.observers, begun) else { return };
+    /// Tells observers of a node that has [left its thread](Begun::leave).
+    fn end_left(self, node: NodeId, begun: Begun, ended: Ended) {
+        let Some(observers) = &self.run.core.observers else { return };
         if let Some(times) = &self.at.times {
             // ORDERING: Relaxed: nodes that read it come after this.
-            times.ended[node.index()].store(observers.ns_of(end), Ordering::Relaxed);
+            times.ended[node.index()].store(observers.ns_of(begun.end()), Ordering::Relaxed);
         }
-        if let Err(error) = observers.end(begun, ended, launched, end) {
+        if let Err(error) = observers.end_left(begun, ended) {
             self.add_fault(Some(node), error);
         }
+    }
+
+    /// Tells observers of a node that was submitted to a device: now, or if the device takes times when it has
+    /// ended it.
+    pub(super) fn end_submitted(self, submitted: SubmittedNode) {
+        match &self.at.times {
+            Some(times) if submitted.begun.is_timed() => lock(&times.submitted).push(submitted),
+            _ => self.tell_submitted(submitted),
+        }
+    }
+
+    /// Tells observers of the nodes that devices have ended: those of a segment, or all, and those whose times
+    /// are known.
+    pub(super) fn tell_ended_by_devices(self, step: Option<u32>) {
+        let Some(times) = &self.at.times else { return };
+        let has_ended = |submitted: &mut SubmittedNode| {
+            submitted.begun.read_times() || step.is_none_or(|step| step == submitted.step)
+        };
+        let ended: Vec<SubmittedNode> = lock(&times.submitted).extract_if(.., has_ended).collect();
+        ended.into_iter().for_each(|ended| self.tell_submitted(ended));
+    }
+
+    fn tell_submitted(self, submitted: SubmittedNode) {
+        let SubmittedNode { node, begun, is_ok, .. } = submitted;
+        let ended = match self.outcome(node) {
+            outcome::CANCELLED => Ended::Cancelled,
+            outcome => Ended::of(is_ok && outcome == outcome::NONE),
+        };
+        self.end_left(node, begun, ended);
     }
 
     /// Notes that an iteration of an inner graph begins, in an observed run.

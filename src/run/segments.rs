@@ -7,12 +7,13 @@ use super::inner::Item;
 use super::interpret::Interpreter;
 use super::outcomes::outcome;
 use super::state;
+use super::times::SubmittedNode;
 use crate::device::host::{Queue, Ticket};
 use crate::device::queue::{Event, Job, Judge, Part};
 use crate::device::{DeviceStream, StreamMut};
 use crate::error::{Error, Kind, Site};
 use crate::plan::code::{HostStep, Member, Segment, slice};
-use crate::runtime::{Begun, Ended, LaneId, Launched, Submission};
+use crate::runtime::{Begun, LaneId, Submission};
 use crate::sync::Ordering;
 
 impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
@@ -66,26 +67,21 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
             if waits().any(|event| event == 0) {
                 return Err(Kind::NotBehind.into());
             }
-            for member in members {
+            for (part, member) in (0..).zip(members) {
                 let mut begun = None;
                 let has_run = self.record(member, stream, &mut begun);
                 if let (Some(begun), Some(is_ok)) = (begun, has_run) {
-                    observed.push((member.node, begun, is_ok, Instant::now()));
+                    observed.push((part, begun, is_ok, Instant::now()));
                 }
             }
             self.abandon_if_cancelled(members, stream);
             Ok(Job { key: Some((&segment.key, item.at.number)), is_recorded: segment.event.is_some(), judge: &mut judge })
         });
-        let launched = match &submission.outcome {
-            Ok(submitted) if submitted.is_graph => Launched::CudaGraph,
-            _ => Launched::Calls,
-        };
-        for (node, begun, is_ok, end) in observed {
-            let ended = match item.outcome(node) {
-                outcome::CANCELLED => Ended::Cancelled,
-                outcome => Ended::of(is_ok && submission.outcome.is_ok() && outcome == outcome::NONE),
-            };
-            item.end_launched(node, Some(begun), ended, launched, end);
+        let submitted = submission.outcome.as_ref().ok();
+        for (part, mut begun, is_ok, end) in observed {
+            begun.submit(submitted.map(|submitted| (submitted, lane.device, part)), end);
+            let (node, is_ok) = (members[part as usize].node, is_ok && submitted.is_some());
+            item.end_submitted(SubmittedNode { node, begun, is_ok, step: self.step });
         }
         submission
     }

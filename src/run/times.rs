@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use crate::graph::NodeId;
 use crate::runtime::{Begun, Origins, RunId};
 use crate::sync::{AtomicU64, Mutex, OnceLock};
 
@@ -25,4 +26,15 @@ pub(super) struct Times {
     pub(super) inner: Box<[AtomicU64]>,
     /// Its item, of a run over many items.
     pub(super) item: Mutex<Option<Begun>>,
+    /// The nodes that devices which take times work on.
+    pub(super) submitted: Mutex<Vec<SubmittedNode>>,
+}
+
+/// A node whose work was submitted to a device.
+pub(super) struct SubmittedNode {
+    pub(super) node: NodeId,
+    pub(super) begun: Begun,
+    pub(super) is_ok: bool,
+    /// The step of its segment.
+    pub(super) step: u32,
 }

@@ -6,6 +6,7 @@ use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use super::RunId;
+use crate::device::queue::Ran;
 use crate::error::Result;
 use crate::graph::NodeId;
 use crate::name::Name;
@@ -281,7 +282,8 @@ pub struct WorkSpan {
     pub ready: Instant,
     /// When it began: its body was called, or its future first polled; a run: when it was admitted.
     pub start: Instant,
-    /// When it had ended. For a kernel on a CUDA device: when its body returned, which only enqueues work.
+    /// When it had ended. For a kernel on a CUDA device: when its body returned, which only enqueues work. See
+    /// [`WorkSpan::on_device`].
     pub end: Instant,
     /// How often its body was called, or its future polled; 0 for runs, items, loops and branches.
     pub polls: u32,
@@ -289,12 +291,22 @@ pub struct WorkSpan {
     pub ended: Ended,
     /// How its work was submitted to its device.
     pub launched: Launched,
+    /// In a box, because most spans have none.
+    pub(crate) on_device: Option<Box<OnDevice>>,
 }
 
 impl WorkSpan {
     /// Returns the span of work that succeeded on this thread: for tests of code that shows spans.
     pub fn new(work: Work, ready: Instant, start: Instant, end: Instant) -> Self {
-        Self { work, thread: WorkThread::current(), ready, start, end, polls: 1, ended: Ended::Ok, launched: Launched::Host }
+        let (thread, launched) = (WorkThread::current(), Launched::Host);
+        Self { work, thread, ready, start, end, polls: 1, ended: Ended::Ok, launched, on_device: None }
+    }
+
+    /// Returns when its CUDA device worked on it, if the executor takes
+    /// [device times](crate::exec::ExecutorBuilder). None for work that failed before the device came to it,
+    /// and for a body that enqueued nothing.
+    pub fn on_device(&self) -> Option<OnDevice> {
+        self.on_device.as_deref().copied()
     }
 
     /// Returns how long it waited: from `ready` to `start`.
@@ -302,9 +314,15 @@ impl WorkSpan {
         self.start - self.ready
     }
 
-    /// Returns how long it took: from `start` to `end`.
+    /// Returns how long it took: on its device, if that is known; otherwise from `start` to `end`.
     pub fn run_time(&self) -> Duration {
-        self.end - self.start
+        let (start, end) = self.ran();
+        end - start
+    }
+
+    /// Returns when it ran: on its device, if that is known; otherwise on its thread.
+    pub(crate) fn ran(&self) -> (Instant, Instant) {
+        self.on_device.as_ref().map_or((self.start, self.end), |ran| (ran.start, ran.end))
     }
 
     /// Returns whether it succeeded.
@@ -362,6 +380,39 @@ impl Ended {
             Self::Failed => "failed",
             Self::Cancelled => "cancelled",
         }
+    }
+}
+
+/// When a device worked on a node or an operation, and on which of its streams.
+///
+/// # Examples
+/// ```
+/// use anabranch::exec::WorkSpan;
+///
+/// let observer = |span: &WorkSpan| {
+///     if let Some(ran) = span.on_device() {
+///         println!("{} took {:?} on stream {} of GPU {}", span.work.name, ran.end - ran.start, ran.stream, ran.device);
+///     }
+/// };
+/// # let exec = anabranch::Executor::builder().observer(std::sync::Arc::new(observer)).build()?;
+/// # Ok::<(), anabranch::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OnDevice {
+    /// The device, counted from 0 as in [`ExecutorBuilder::cuda`](crate::exec::ExecutorBuilder).
+    pub device: u32,
+    /// The executor's stream of the device. Plans have streams of their own, which runs place on these.
+    pub stream: u32,
+    /// When the device came to its first work: a kernel, a copy or a fill.
+    pub start: Instant,
+    /// When the device had done the last of it.
+    pub end: Instant,
+}
+
+impl OnDevice {
+    pub(crate) fn new(device: u32, Ran { lane, start, end }: Ran) -> Self {
+        Self { device, stream: lane, start, end }
     }
 }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::thread::{self, ThreadId};
 use std::time::Instant;
 
-use super::{Ended, Launched, Observer, Origin, RunId, Work, WorkSpan, WorkThread, inside};
+use super::{Ended, Launched, Observer, OnDevice, Origin, RunId, Work, WorkSpan, WorkThread, inside};
+use crate::device::queue::{PartTimes, Submitted};
 use crate::error::{Kind, Result, shielded};
 use crate::sync::thread_local;
 
@@ -92,7 +93,8 @@ impl Observers {
         let start = Instant::now();
         let thread = WorkThread::current();
         let (ready, ended, launched) = (ready.min(start), Ended::Ok, Launched::Host);
-        Begun { of, panic, span: WorkSpan { work, thread, ready, start, end: start, polls: 0, ended, launched } }
+        let span = WorkSpan { work, thread, ready, start, end: start, polls: 0, ended, launched, on_device: None };
+        Begun { of, panic, span, times: None }
     }
 
     /// Runs a body, or polls a future, which must not unwind. Tells of it before and after.
@@ -113,9 +115,13 @@ impl Observers {
     /// Tells that work has ended, at this time. Returns the error of the first observer that has panicked at
     /// this work.
     pub(crate) fn end(&self, mut begun: Begun, ended: Ended, launched: Launched, end: Instant) -> Result<()> {
-        // In its place: a span is large, and each move of it is a copy.
-        let span = &mut begun.span;
-        (span.thread, span.end, span.ended, span.launched) = (WorkThread::current(), end, ended, launched);
+        begun.leave(launched, end);
+        self.end_left(begun, ended)
+    }
+
+    /// Tells so of work that has [left its thread](Begun::leave).
+    pub(crate) fn end_left(&self, mut begun: Begun, ended: Ended) -> Result<()> {
+        begun.span.ended = ended;
         let last = self.tell(begun.of, |_, observer| observer.ended(&begun.span));
         match begun.panic.take().or(last) {
             None => Ok(()),
@@ -151,11 +157,51 @@ pub(crate) struct Begun {
     span: WorkSpan,
     /// The message of the first observer that has panicked at it.
     panic: Option<String>,
+    /// The times of its device, with the numbers of the device and of its part.
+    times: Option<(Arc<dyn PartTimes>, u32, u32)>,
 }
 
 impl Begun {
     pub(crate) fn start(&self) -> Instant {
         self.span.start
+    }
+
+    /// Notes that this thread has done its share, at that time. In its place: a span is large, and each move of
+    /// it is a copy.
+    pub(crate) fn leave(&mut self, launched: Launched, end: Instant) {
+        (self.span.thread, self.span.end, self.span.launched) = (WorkThread::current(), end, launched);
+    }
+
+    /// Notes that this thread has submitted the work to a device, which took it as a part, or refused all.
+    pub(crate) fn submit(&mut self, submitted: Option<(&Submitted, usize, u32)>, end: Instant) {
+        let is_graph = submitted.is_some_and(|(submitted, ..)| submitted.is_graph);
+        self.leave(if is_graph { Launched::CudaGraph } else { Launched::Calls }, end);
+        let times = |(submitted, device, part): (&Submitted, _, _)| {
+            let times = submitted.times.as_ref().filter(|times| times.has(part))?;
+            Some((times.clone(), device as u32, part))
+        };
+        self.times = submitted.and_then(times);
+    }
+
+    /// Whether its device will tell when it ran.
+    pub(crate) fn is_timed(&self) -> bool {
+        self.times.is_some()
+    }
+
+    /// Notes when its device ran it, if it has ended it. Returns whether that is known.
+    pub(crate) fn read_times(&mut self) -> bool {
+        if let Some((times, device, part)) = &self.times
+            && let Some(ran) = times.of(*part)
+        {
+            self.span.on_device = Some(Box::new(OnDevice::new(*device, ran)));
+            self.times = None;
+        }
+        self.span.on_device.is_some()
+    }
+
+    /// Returns when it ended: on its device, if that is known; otherwise on its thread.
+    pub(crate) fn end(&self) -> Instant {
+        self.span.ran().1
     }
 
     fn keep(&mut self, panic: Option<String>) {

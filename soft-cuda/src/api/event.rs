@@ -11,8 +11,11 @@ use crate::driver::calls::Api;
 use crate::driver::event::Event;
 use crate::driver::table::{Handle, Kind};
 
+/// The flag for an event that only orders work.
+const DISABLE_TIMING: c_uint = 2;
+
 #[unsafe(no_mangle)]
-extern "C" fn cuEventCreate(event: Out<Handle>, _flags: c_uint) -> u32 {
+extern "C" fn cuEventCreate(event: Out<Handle>, flags: c_uint) -> u32 {
     on_context(Api::cuEventCreate, |call| {
         let device = call.device;
         if event.is_null() {
@@ -20,7 +23,7 @@ extern "C" fn cuEventCreate(event: Out<Handle>, _flags: c_uint) -> u32 {
         }
         // ORDERING: Relaxed: the numbers only have to differ.
         let number = device.numbers.last_event.fetch_add(1, Ordering::Relaxed) as u32 + 1;
-        let handle = device.events.add(Arc::new(Event::new(device, number)));
+        let handle = device.events.add(Arc::new(Event::new(device, number, flags & DISABLE_TIMING == 0)));
         call.note(|| format!("event={}", number));
         event.put(handle)
     })
@@ -59,5 +62,23 @@ extern "C" fn cuEventSynchronize(event: Handle) -> u32 {
         let event = call.device.events.get(event)?;
         call.note(|| format!("event={}", event.number));
         event.synchronize()
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuEventElapsedTime(ms: Out<f32>, from: Handle, to: Handle) -> u32 {
+    elapsed(Api::cuEventElapsedTime, ms, from, to)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuEventElapsedTime_v2(ms: Out<f32>, from: Handle, to: Handle) -> u32 {
+    elapsed(Api::cuEventElapsedTime_v2, ms, from, to)
+}
+
+fn elapsed(api: Api, ms: Out<f32>, from: Handle, to: Handle) -> u32 {
+    on_object(api, to, Kind::Event, |call| {
+        let (from, to) = (owner(from, Kind::Event)?.events.get(from)?, call.device.events.get(to)?);
+        call.note(|| format!("from={} to={}", from.number, to.number));
+        ms.put(to.ms_since(&from)?)
     })
 }

@@ -30,6 +30,7 @@ functions! {
     cuStreamCreate cuStreamCreateWithPriority cuStreamDestroy_v2 cuStreamQuery cuStreamSynchronize cuStreamWaitEvent
     cuLaunchHostFunc cuStreamWriteValue32_v2 cuStreamWriteValue64_v2
     cuEventCreate cuEventDestroy_v2 cuEventRecord cuEventQuery cuEventSynchronize
+    cuEventElapsedTime cuEventElapsedTime_v2
     cuMemAlloc_v2 cuMemFree_v2 cuMemAllocAsync cuMemFreeAsync cuMemPoolSetAttribute cuMemPoolTrimTo cuMemGetInfo_v2
     cuMemHostAlloc cuMemAllocHost_v2 cuMemFreeHost cuMemHostGetDevicePointer_v2
     cuMemcpyHtoDAsync_v2 cuMemcpyDtoHAsync_v2 cuMemcpyDtoDAsync_v2 cuMemcpyPeerAsync cuMemcpyAsync

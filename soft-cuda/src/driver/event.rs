@@ -1,11 +1,13 @@
 //! Events: a position of a stream, or a place in a graph that is captured.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Instant;
 
 use super::capture::{Capture, Member};
 use super::clock::Kept;
 use super::device::{self, Device};
 use super::lock;
+use super::queue::Work;
 use super::stream::Stream;
 use super::table::Handle;
 use crate::code::{Code, Outcome};
@@ -19,6 +21,8 @@ enum Recorded {
         stream: Arc<Stream>,
         position: u64,
         clock: Kept,
+        /// When the device came to the position, if the event has times.
+        time: Option<Arc<OnceLock<Instant>>>,
     },
     Captured {
         capture: Arc<Capture>,
@@ -31,16 +35,17 @@ enum Recorded {
 pub(crate) struct Event {
     pub(crate) number: u32,
     device: &'static Device,
+    has_times: bool,
     recorded: Mutex<Recorded>,
 }
 
 impl Event {
-    pub(crate) fn new(device: &'static Device, number: u32) -> Self {
-        Self { number, device, recorded: Mutex::default() }
+    pub(crate) fn new(device: &'static Device, number: u32, has_times: bool) -> Self {
+        Self { number, device, has_times, recorded: Mutex::default() }
     }
 
-    /// Records a position behind all issued work of the stream. The event queues no work: its position passes
-    /// when the earlier work has ended.
+    /// Records a position behind all issued work of the stream. An event without times queues no work: its
+    /// position passes when the earlier work has ended.
     pub(crate) fn record(&self, stream: &Arc<Stream>) -> Outcome {
         if stream.device.ordinal != self.device.ordinal {
             return Err(Code::INVALID_HANDLE);
@@ -50,7 +55,12 @@ impl Event {
             match issuing.capturing() {
                 Some(member) => Recorded::Captured { capture: member.capture.clone(), frontier: member.frontier.clone() },
                 None => {
-                    Recorded::At { stream: stream.clone(), position: issuing.position, clock: stream.kept_clock(&mut issuing) }
+                    let time = self.has_times.then(Arc::default);
+                    if let Some(time) = &time {
+                        stream.push(&mut issuing, Work::Stamp(Arc::clone(time)))?;
+                    }
+                    let (position, clock) = (issuing.position, stream.kept_clock(&mut issuing));
+                    Recorded::At { stream: stream.clone(), position, clock, time }
                 }
             }
         };
@@ -72,7 +82,7 @@ impl Event {
                     Ok(())
                 }
             },
-            Recorded::At { stream, position, clock } => {
+            Recorded::At { stream, position, clock, .. } => {
                 if let Some(member) = issuing.capturing() {
                     member.invalidate();
                     return Err(Code::CAPTURE_ISOLATION);
@@ -114,10 +124,30 @@ impl Event {
         }
     }
 
+    /// Returns the time from another event to this one, in milliseconds.
+    pub(crate) fn ms_since(&self, earlier: &Self) -> Outcome<f32> {
+        let (from, to) = (earlier.time()?, self.time()?);
+        let seconds = match to.checked_duration_since(from) {
+            Some(later) => later.as_secs_f64(),
+            None => -(from - to).as_secs_f64(),
+        };
+        Ok((seconds * 1e3) as f32)
+    }
+
+    fn time(&self) -> Outcome<Instant> {
+        // Unlike a query it takes no pending error, which would be lost to the next query of the stream.
+        self.device.context.check()?;
+        match &*lock(&self.recorded) {
+            Recorded::At { time: Some(time), .. } => time.get().copied().ok_or(Code::NOT_READY),
+            // Never recorded, or without times.
+            _ => Err(Code::INVALID_HANDLE),
+        }
+    }
+
     fn at(&self) -> Outcome<Option<(Arc<Stream>, u64, Kept)>> {
         match lock(&self.recorded).clone() {
             Recorded::Never => Ok(None),
-            Recorded::At { stream, position, clock } => Ok(Some((stream, position, clock))),
+            Recorded::At { stream, position, clock, .. } => Ok(Some((stream, position, clock))),
             Recorded::Captured { .. } => Err(Code::CAPTURED_EVENT),
         }
     }

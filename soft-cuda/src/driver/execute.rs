@@ -1,7 +1,7 @@
 //! Executes issued work on the thread of a stream, without locks.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::callback::HostCall;
 use super::clock::Kept;
@@ -21,6 +21,9 @@ pub(crate) fn execute(stream: &Stream, work: Work) {
         Work::Operation(operation) => run(stream, &operation.command, &operation.issued),
         Work::Graph(graph) => run_graph(stream, &graph),
         Work::Wait(other, position) => wait(stream, &other, position),
+        // A dead context has no times.
+        Work::Stamp(stamp) if stream.device.context.is_over() => drop(stamp),
+        Work::Stamp(stamp) => _ = stamp.set(Instant::now()),
     }
 }
 

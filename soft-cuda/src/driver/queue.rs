@@ -5,8 +5,9 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use super::command::Command;
 use super::execute::execute;
@@ -21,6 +22,8 @@ pub(crate) enum Work {
     Graph(Launched),
     /// Waits until the other stream has passed the position.
     Wait(Arc<Stream>, u64),
+    /// Notes the time, for an event with times.
+    Stamp(Arc<OnceLock<Instant>>),
 }
 
 /// The nodes of a graph, in an order that its edges allow.

@@ -1,5 +1,8 @@
 //! Contexts, streams, copies, kernels and events, as an ordinary program uses them.
 
+use std::time::Duration;
+
+use anabranch_soft_cuda::Which;
 use cudarc::driver::{CudaContext, LaunchConfig, PushKernelArg, result, sys};
 
 use crate::support::{Bench, client, code, nothing, one};
@@ -242,4 +245,33 @@ fn calls_are_counted_and_logged_in_order() {
     unsafe { result::stream::synchronize(stream.cu_stream()) }.unwrap();
     assert_eq!(bench.device.log(), ["cuLaunchKernel stream=1 kernel=nothing", "cuStreamSynchronize stream=1"]);
     assert_eq!(bench.device.calls_of("cuLaunchKernel"), 1);
+}
+
+#[test]
+fn an_event_with_times_tells_when_the_device_came_to_it() {
+    let bench = Bench::new();
+    let stream = bench.stream();
+    let event = |flags| bench.context.new_event(Some(flags)).unwrap();
+    let (first, last) = (event(sys::CUevent_flags::CU_EVENT_DEFAULT), event(sys::CUevent_flags::CU_EVENT_DEFAULT));
+    bench.device.delay_operation(Which::Kernel, 1, Duration::from_millis(3));
+    first.record(&stream).unwrap();
+    nothing(&bench, &stream).unwrap();
+    last.record(&stream).unwrap();
+    assert!(first.elapsed_ms(&last).unwrap() >= 3.0);
+    assert!(last.elapsed_ms(&first).unwrap() <= -3.0);
+
+    bench.device.stall_operation(Which::Kernel, 1);
+    nothing(&bench, &stream).unwrap();
+    last.record(&stream).unwrap();
+    let mut ms = 0.0;
+    // SAFETY: the events are live, and the call writes one number.
+    let elapsed = unsafe { sys::cuEventElapsedTime_v2(&mut ms, first.cu_event(), last.cu_event()) };
+    assert_eq!(elapsed as u32, 600);
+    bench.device.release_stall();
+    stream.synchronize().unwrap();
+
+    let without = event(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING);
+    without.record(&stream).unwrap();
+    assert_eq!(code(first.elapsed_ms(&without)), 400);
+    bench.assert_clean();
 }

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use cudarc::driver::sys::{CUdevice_attribute, CUevent, CUfunction};
 
-use super::Completion;
 use super::checked::Checked;
 use super::context::{Context, Stream};
 use super::driver::Driver;
@@ -19,7 +18,9 @@ use super::events::Events;
 use super::graphs::Graphs;
 use super::host_memory::{HostBlock, HostPool};
 use super::lane::CudaLane;
+use super::gpu::GpuSettings;
 use super::modules::Modules;
+use super::times::DeviceClock;
 use super::trials;
 use crate::device::code::Code;
 use crate::device::queue::{Event, Timeline};
@@ -69,18 +70,15 @@ pub(super) struct Opened {
     pub(super) quarantined: AtomicU64,
     /// The sanitizer that checks the order of the lanes, if there is one.
     pub(super) sanitizer: Option<Checked>,
+    /// The clock, if times are taken.
+    pub(super) clock: Option<DeviceClock>,
     /// The last field, because it is dropped last: all others belong to it.
     pub(super) context: Arc<Context>,
 }
 
 impl Device {
-    pub(super) fn open(
-        driver: &'static Driver,
-        ordinal: u32,
-        completion: Option<Completion>,
-        has_graphs: bool,
-        sanitizer: Option<Checked>,
-    ) -> Result<Self> {
+    pub(super) fn open(driver: &'static Driver, ordinal: u32, settings: GpuSettings) -> Result<Self> {
+        let GpuSettings { completion, has_graphs, takes_times, sanitizer } = settings;
         let context = Arc::new(Context::retain(driver, ordinal)?);
         use CUdevice_attribute::{
             CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR as MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR as MINOR,
@@ -98,10 +96,12 @@ impl Device {
             modules: Mutex::default(),
             host_pool: Mutex::new(HostPool::new()),
             limbo: Mutex::default(),
-            path: Mutex::new(Graphs::new(has_graphs)),
+            // The driver tells no times of a graph's nodes.
+            path: Mutex::new(Graphs::new(has_graphs && !takes_times)),
             is_full: AtomicBool::new(false),
             quarantined: AtomicU64::new(0),
             sanitizer,
+            clock: takes_times.then(|| DeviceClock::new(&context)).transpose()?,
             context,
         })))
     }
@@ -288,6 +288,7 @@ impl Opened {
         lock(&self.host_pool).drain().for_each(|block| block.free(self.driver));
         lock(&self.modules).unload(self.driver);
         lock(&self.events).destroy(self.driver);
+        self.clock.iter().for_each(|clock| clock.end(self.driver));
         // There is no notice when a library drops its last clone of a stream.
         let (mut lent, mut pause) = (self.lanes.into_vec(), LENT_PAUSE_FIRST);
         loop {

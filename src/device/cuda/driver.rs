@@ -52,6 +52,7 @@ driver! {
     event_destroy = "cuEventDestroy_v2": fn(CUevent);
     event_record = "cuEventRecord": fn(CUevent, CUstream);
     event_query = "cuEventQuery": fn(CUevent);
+    event_elapsed = "cuEventElapsedTime": fn(*mut f32, CUevent, CUevent);
     stream_create = "cuStreamCreate": fn(*mut CUstream, c_uint);
     stream_destroy = "cuStreamDestroy_v2": fn(CUstream);
     stream_synchronize = "cuStreamSynchronize": fn(CUstream);

@@ -11,7 +11,7 @@ use super::graphs::Graphs;
 use super::issue::{self, Others};
 use super::recording::Recording;
 use crate::device::DeviceStream;
-use crate::device::queue::{Event, Fault, Job, QueueDevice, Submitted, Timeline};
+use crate::device::queue::{Event, Fault, Job, PartTimes, QueueDevice, Submitted, Timeline};
 use crate::error::{Error, Result};
 use crate::sync::{Mutex, Ordering, lock};
 
@@ -20,6 +20,17 @@ use crate::sync::{Mutex, Ordering, lock};
 const BACKLOG_MAX: u64 = 512;
 /// The most nodes that are submitted together. The end of each submission is marked.
 const SEGMENT_MAX: u64 = 256;
+
+/// How an executor uses its GPUs.
+#[derive(Clone)]
+pub(crate) struct GpuSettings {
+    /// How the host learns of ends; by default the first way that works.
+    pub(crate) completion: Option<Completion>,
+    pub(crate) has_graphs: bool,
+    /// Whether the device notes when it worked on each part. Then there are no graphs.
+    pub(crate) takes_times: bool,
+    pub(crate) sanitizer: Option<Checked>,
+}
 
 /// A GPU that work is submitted to.
 pub(crate) struct Gpu {
@@ -33,14 +44,9 @@ impl Gpu {
     ///
     /// # Errors
     /// If there is no driver, it is too old, there is no such GPU, or the GPU does not answer.
-    pub(crate) fn open(
-        ordinal: u32,
-        completion: Option<Completion>,
-        has_graphs: bool,
-        sanitizer: Option<Checked>,
-    ) -> Result<Self> {
+    pub(crate) fn open(ordinal: u32, settings: GpuSettings) -> Result<Self> {
         let driver = Driver::with_device(ordinal)?;
-        let device = Arc::new(Device::open(driver, ordinal, completion, has_graphs, sanitizer)?);
+        let device = Arc::new(Device::open(driver, ordinal, settings)?);
         Ok(Self { device, recordings: Mutex::default() })
     }
 
@@ -53,6 +59,7 @@ impl Gpu {
         let point = device.issue(lane, recording.parts.len() as u64);
         let mut others = Others::default();
         let end = recording.judge(job.judge, point);
+        recording.begin_times();
         let launched = self.launch(&mut graphs, recording, job, &mut others);
         if others.used != 0 {
             device.lanes[lane as usize].use_others(point, others.used);
@@ -69,7 +76,8 @@ impl Gpu {
         if let (Some(checked), Some(event), Some(end)) = (&device.sanitizer, event, end) {
             checked.recorded(event, end);
         }
-        Ok(Submitted { point, event, is_graph })
+        let times = recording.times.take().map(|times| Arc::new(times) as Arc<dyn PartTimes>);
+        Ok(Submitted { point, event, is_graph, times })
     }
 
     /// Launches a recording as one graph if possible; otherwise issues it call by call. Returns true for a

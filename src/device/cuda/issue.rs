@@ -16,6 +16,7 @@ use smallvec::SmallVec;
 use super::device::Device;
 use super::ops::{Op, Ops, Pattern, Way};
 use super::recording::Recording;
+use super::times::PartEvents;
 use crate::device::queue::{Event, Judge};
 use crate::error::{Error, Result};
 use crate::sync::lock;
@@ -42,7 +43,19 @@ pub(super) struct Others {
 /// # Errors
 /// If the device is lost, or refuses a wait or a record. Then the end of the recording's own lane does not
 /// cover the strays. The judge is told of refused operations.
-pub(super) fn issue(recording: &Recording, judge: &mut dyn Judge, others: &mut Others) -> Result<()> {
+pub(super) fn issue(recording: &mut Recording, judge: &mut dyn Judge, others: &mut Others) -> Result<()> {
+    let mut times = recording.times.take();
+    let issued = issue_parts(recording, judge, others, times.as_mut());
+    recording.times = times;
+    issued
+}
+
+fn issue_parts(
+    recording: &Recording,
+    judge: &mut dyn Judge,
+    others: &mut Others,
+    mut times: Option<&mut PartEvents>,
+) -> Result<()> {
     if let Some((first, error)) = &recording.refused {
         // The library continued behind a refused operation, so later parts have no valid input.
         judge.refused(*first, error.clone());
@@ -61,16 +74,22 @@ pub(super) fn issue(recording: &Recording, judge: &mut dyn Judge, others: &mut O
         if ops.end <= issued && recording.flushed.is_some() {
             continue;
         }
+        let is_empty = ops.is_empty();
         let stream = lanes.arrive(part)?;
         let is_on = !has_refused || judge.goes_on(part as u32);
         let mut ops = (ops.start.max(issued)..ops.end).filter(|_| is_on);
+        if let Some(times) = times.as_mut().filter(|_| is_on && !is_empty) {
+            times.enter(part, lanes.lane(part));
+        }
         if let Err(error) = ops.try_for_each(|op| enqueue(&recording.device, stream, &recording.ops, op)) {
             recording.device.context.alive()?;
             judge.refused(part as u32, error);
             has_refused = true;
         }
+        times.iter_mut().for_each(|times| times.leave());
         lanes.leave(part)?;
     }
+    times.into_iter().for_each(PartEvents::leave);
     lanes.join()
 }
 
@@ -82,11 +101,21 @@ impl Recording {
         let path = lock(&device.path);
         let first = self.flushed.replace(self.ops.len()).unwrap_or(0);
         if self.refused.is_none() {
-            let begun = device.context.make_current().and_then(|()| wait_first(self)).map_err(|error| (0, error));
+            let current = device.context.make_current().inspect(|()| self.begin_times());
+            let begun = current.and_then(|()| wait_first(self)).map_err(|error| (0, error));
+            let mut times = self.times.take();
             let (stream, mut ops) = (self.stream().handle(), first..self.ops.len());
             let part_of = |op: usize| self.parts.partition_point(|part| part.ops as usize <= op) as u32 - 1;
-            let mut enqueue = |op| enqueue(&device, stream, &self.ops, op).map_err(|error| (part_of(op), error));
-            self.refused = begun.and_then(|()| ops.try_for_each(&mut enqueue)).err();
+            let mut enter = |part| times.iter_mut().for_each(|times| times.enter(part, self.lane));
+            let mut enqueue = |op| {
+                let part = part_of(op);
+                enter(part as usize);
+                enqueue(&device, stream, &self.ops, op).map_err(|error| (part, error))
+            };
+            let refused = begun.and_then(|()| ops.try_for_each(&mut enqueue)).err();
+            // The library's work belongs to the last part.
+            enter(self.parts.len() - 1);
+            (self.refused, self.times) = (refused, times);
         }
         drop(path);
         device.collect_if_asked();

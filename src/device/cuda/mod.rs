@@ -26,10 +26,11 @@ mod raw;
 mod recording;
 mod replay;
 mod self_test;
+mod times;
 mod trials;
 
 pub(crate) use checked::Checked;
-pub(crate) use gpu::Gpu;
+pub(crate) use gpu::{Gpu, GpuSettings};
 pub use raw::RawStream;
 pub use self_test::{SelfTest, Trial, TrialOutcome};
 pub use trials::self_test;

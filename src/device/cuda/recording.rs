@@ -15,6 +15,7 @@ use super::host_memory::HostBlock;
 use super::memory::{Allocation, Landed, Section};
 use super::ops::{Op, Ops, Pattern, Way};
 use super::raw::Loan;
+use super::times::PartEvents;
 use crate::device::code::{Code, Launch};
 use crate::device::queue::{Arg, Event, HostMemory, Memory, MemoryArg, Part, Queue};
 use crate::error::{Error, How, Kind, Result};
@@ -47,6 +48,8 @@ pub(super) struct Recording {
     pub(super) loans: Vec<Loan>,
     /// The uses of memory, for the sanitizer.
     pub(super) checks: Option<Box<Checks>>,
+    /// The events around the parts, from the first issued work on, if times are taken.
+    pub(super) times: Option<PartEvents>,
 }
 
 /// A part and its order.
@@ -88,6 +91,14 @@ impl Recording {
             is_lent: false,
             loans: Vec::new(),
             checks,
+            times: None,
+        }
+    }
+
+    /// Prepares the events around the parts, before the first work is issued. The context is current.
+    pub(super) fn begin_times(&mut self) {
+        if self.times.is_none() {
+            self.times = PartEvents::begin(&self.device);
         }
     }
 
@@ -145,7 +156,7 @@ impl Recording {
         self.landings.clear();
         self.loans.clear();
         self.staged.drain(..).for_each(|block| self.device.keep(Dropped::host(block, &[])));
-        (self.flushed, self.refused, self.is_lent) = (None, None, false);
+        (self.flushed, self.refused, self.is_lent, self.times) = (None, None, false, None);
     }
 
     /// Returns the address of memory on this device, and records its use.

@@ -1,6 +1,7 @@
 //! A device that queues work, as seen by an executor.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::timeline::{Fault, Timeline};
 use crate::device::stream::DeviceStream;
@@ -60,11 +61,28 @@ pub(crate) trait Judge {
 }
 
 /// The result of a submission.
-#[derive(Clone, Copy, Debug)]
 pub(crate) struct Submitted {
     /// The point of its end on its lane.
     pub(crate) point: u64,
     pub(crate) event: Option<Event>,
     /// Whether it was launched as one graph.
     pub(crate) is_graph: bool,
+    /// When the device worked on each part, if it takes times.
+    pub(crate) times: Option<Arc<dyn PartTimes>>,
+}
+
+/// When a device worked on the parts of a submission.
+pub(crate) trait PartTimes: Send + Sync {
+    /// Returns whether the device will tell it of a part: the part has work.
+    fn has(&self, part: u32) -> bool;
+    /// Returns it for a part; None before its end, and on a lost device.
+    fn of(&self, part: u32) -> Option<Ran>;
+}
+
+/// When a device worked on a part, on the host's clock, and on which lane.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ran {
+    pub(crate) lane: u32,
+    pub(crate) start: Instant,
+    pub(crate) end: Instant,
 }

@@ -3,9 +3,10 @@
 use std::time::Instant;
 
 use super::engine_core::{EngineCore, NO_SLOT};
+use crate::device::queue::Submitted;
 use crate::engine::order::{Granted, Operation, Rest, Role};
 use crate::error::Error;
-use crate::runtime::{Begun, Ended, Launched, Observers, Origins, Work, WorkKind};
+use crate::runtime::{Begun, Ended, LaneId, Launched, Observers, Origins, Work, WorkKind};
 use crate::sync::lock;
 
 impl EngineCore {
@@ -56,7 +57,7 @@ impl EngineCore {
                 debug_assert_ne!(number, NO_SLOT, "an asynchronous operation is in a slot");
                 lock(&observed.pending).insert(number, begun);
             }
-            (_, _, begun) => self.end_observed(operation, begun, Ended::of(is_ok), Launched::Host),
+            (_, _, begun) => self.end_observed(operation, begun, Ended::of(is_ok)),
         }
     }
 
@@ -64,20 +65,61 @@ impl EngineCore {
     pub(super) fn tell_not_ended(&self, operation: &Granted<'_>, number: u32) {
         if let Some(observed) = self.observed.as_ref().filter(|_| operation.has_begun()) {
             let begun = lock(&observed.pending).remove(&number);
-            self.end_observed(operation, begun, Ended::Cancelled, Launched::Host);
+            self.end_observed(operation, begun, Ended::Cancelled);
         }
     }
 
     /// Tells observers that an operation has ended. A panic of theirs fails the flow, or `idle` reports it.
     /// It is no failure of the operation.
-    pub(super) fn end_observed(&self, operation: &Granted<'_>, begun: Option<Begun>, ended: Ended, launched: Launched) {
-        let (Some(observed), Some(begun)) = (&self.observed, begun) else { return };
-        let end = Instant::now();
+    pub(super) fn end_observed(&self, operation: &Granted<'_>, begun: Option<Begun>, ended: Ended) {
+        if let Some(mut begun) = begun {
+            begun.leave(Launched::Host, Instant::now());
+            self.tell_end(operation, begun, ended);
+        }
+    }
+
+    fn tell_end(&self, operation: &Granted<'_>, begun: Begun, ended: Ended) {
+        self.note_end(operation, begun.end());
+        self.tell(operation, begun, ended);
+    }
+
+    fn tell(&self, operation: &Operation, begun: Begun, ended: Ended) {
+        let Some(observed) = &self.observed else { return };
+        if let Err(error) = observed.observers.end_left(begun, ended) {
+            self.report_observer(operation, error);
+        }
+    }
+
+    /// Tells observers that an operation was submitted to a device: now, or if it returns the operation, when
+    /// the device has ended it.
+    pub(super) fn submit_observed(
+        &self,
+        operation: &Granted<'_>,
+        begun: Option<Begun>,
+        ended: Ended,
+        submitted: Option<(&Submitted, LaneId)>,
+    ) -> Option<Begun> {
+        let mut begun = begun?;
+        begun.submit(submitted.map(|(submitted, lane)| (submitted, lane.device, 0)), Instant::now());
+        if ended == Ended::Ok && begun.is_timed() {
+            self.note_end(operation, begun.end());
+            return Some(begun);
+        }
+        self.tell_end(operation, begun, ended);
+        None
+    }
+
+    /// Tells observers that a device has ended an operation, or that it never will.
+    pub(super) fn end_submitted(&self, operation: &Operation, mut begun: Begun, ended: Ended) {
+        begun.read_times();
+        self.tell(operation, begun, ended);
+    }
+
+    /// Notes when the uses of an operation have ended.
+    fn note_end(&self, operation: &Granted<'_>, end: Instant) {
+        let Some(observed) = &self.observed else { return };
         for (access, variable) in operation.variables() {
             variable.set_ended_ns(access.uses().changes(), observed.observers.ns_of(end));
-        }
-        if let Err(error) = observed.observers.end(begun, ended, launched, end) {
-            self.report_observer(operation, error);
         }
     }
 

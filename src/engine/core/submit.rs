@@ -19,7 +19,7 @@ use crate::engine::order::{
 };
 use crate::error::{BoxError, Error, Kind, Result, Site, panic_message, shielded};
 use crate::plan::Placed;
-use crate::runtime::{Ended, LaneId, Launched, Submission, inside, when_reached};
+use crate::runtime::{Begun, Ended, LaneId, Submission, inside, when_reached};
 use crate::sync::OnceLock;
 
 impl EngineCore {
@@ -71,7 +71,7 @@ impl EngineCore {
         let lanes = self.lanes.as_ref().expect("the lane is of one");
         let Chosen { lane, placed, predecessors, events } = chosen;
         let faults = lanes.devices.faults();
-        let (outcome, end) = self.submit_to(lanes, lane, &mut granted, kernel, &events);
+        let (outcome, end, begun) = self.submit_to(lanes, lane, &mut granted, kernel, &events);
         drop(events);
         let Some(End { point, event, has_waited }) = end else {
             lanes.placer().withdraw(placed);
@@ -89,12 +89,12 @@ impl EngineCore {
         let inputs = predecessors.inputs();
         // Must precede `when_reached`: the operation may end there.
         predecessors.release();
-        let submitted = SubmittedOp { operation, device_use, failure, inputs, faults, error: outcome.err() };
+        let submitted = SubmittedOp { operation, device_use, failure, inputs, faults, error: outcome.err(), begun };
         self.when_reached(lane, point, |core, outcome| core.complete(Completed { submitted, outcome }));
     }
 
-    /// Calls a kernel's body, and submits its work. Returns the outcome, and the end of the work if the
-    /// device was given any.
+    /// Calls a kernel's body, and submits its work. Returns the outcome, the end of the work if the device was
+    /// given any, and what observers will be told of at that end.
     fn submit_to(
         &self,
         lanes: &Lanes,
@@ -102,7 +102,7 @@ impl EngineCore {
         operation: &mut Granted<'_>,
         kernel: Enqueue,
         events: &[Arc<Recorded>],
-    ) -> (Result<()>, Option<End>) {
+    ) -> (Result<()>, Option<End>, Option<Begun>) {
         let site = || Site { node: operation.full_name().into(), stream: format!("lane {}", lane.lane) };
         let site = lanes.devices.sanitizer().map(|_| site());
         let (mut called, mut refusal, mut kernel) = (Ok(()), Refusal { error: None, site }, Some(kernel));
@@ -124,15 +124,12 @@ impl EngineCore {
             Ok(queue::Job { key: None, is_recorded: lanes.has_waits(), judge: &mut refusal })
         });
         let _ = shielded(|| drop(kernel));
-        let launched = match &outcome {
-            Ok(submitted) if submitted.is_graph => Launched::CudaGraph,
-            _ => Launched::Calls,
-        };
         let refused = refusal.error.or(outcome.as_ref().err().cloned());
         let result = called.and(refused.map_or(Ok(()), |error| Err(operation.failed_on_device(error.into()))));
-        self.end_observed(operation, begun, Ended::of(result.is_ok()), launched);
+        let submitted = outcome.as_ref().ok().map(|submitted| (submitted, lane));
+        let begun = self.submit_observed(operation, begun, Ended::of(result.is_ok()), submitted);
         let event = outcome.as_ref().ok().and_then(|submitted| submitted.event);
-        (result, point.map(|point| End { point, event, has_waited: outcome.is_ok() }))
+        (result, point.map(|point| End { point, event, has_waited: outcome.is_ok() }), begun)
     }
 
     /// Ends a pending operation that cannot continue.
@@ -162,7 +159,7 @@ impl EngineCore {
     /// Ends an operation that its device has finished, or will never finish. Returns the completions that
     /// waited for it.
     fn end_on_device(self: &Arc<Self>, Completed { submitted, outcome }: Completed) -> Vec<Completed> {
-        let SubmittedOp { operation: left, device_use, failure, inputs, faults, error } = submitted;
+        let SubmittedOp { operation: left, device_use, failure, inputs, faults, error, begun } = submitted;
         let (operation, lanes) = (self.slots.left(&left), self.lanes.as_ref().expect("it was submitted to one"));
         let is_known = error.is_some();
         let outcome = outcome.and_then(|()| lanes.check_faults(device_use.lane, faults));
@@ -172,6 +169,9 @@ impl EngineCore {
             Some(Error::with_source(Kind::ResultLost { operation: operation.name.to_cow(), because }, Box::new(origin)))
         });
         lanes.placer().end(device_use.stamp.stream);
+        if let Some(begun) = begun {
+            self.end_submitted(operation, begun, Ended::of(failed.is_none()));
+        }
         if let Some(error) = failed.as_ref().filter(|_| !is_known) {
             self.report(operation, error);
         }

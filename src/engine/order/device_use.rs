@@ -9,7 +9,7 @@ use super::tokens::{Left, Runnable};
 use crate::device::queue::Event;
 use crate::error::Error;
 use crate::plan::Stamp;
-use crate::runtime::{Devices, LaneId};
+use crate::runtime::{Begun, Devices, LaneId};
 use crate::sync::{AtomicBool, Mutex, OnceLock, Ordering, lock};
 
 /// The work of one operation on a device.
@@ -36,6 +36,8 @@ pub(crate) struct SubmittedOp {
     /// The number of lane faults found before it was submitted.
     pub(crate) faults: u64,
     pub(crate) error: Option<Error>,
+    /// If observers are told of it at its end on the device.
+    pub(crate) begun: Option<Begun>,
 }
 
 /// A submitted operation whose lane has come to its end.

@@ -78,13 +78,14 @@ impl Timeline {
         for span in nodes.iter().filter(|span| outer_node(&span.work).is_some_and(|(of, ..)| of.is_same(plan))) {
             runs.entry((span.work.run, span.work.item)).or_default().push(span);
         }
-        let begin = |spans: &[&WorkSpan]| spans.iter().map(|span| span.start).min();
+        let begin = |spans: &[&WorkSpan]| spans.iter().map(|span| span.ran().0).min();
         let mut runs: Vec<Vec<&WorkSpan>> = runs.into_values().collect();
         runs.sort_by_key(|spans| begin(spans));
         let drawn = |spans: &Vec<&WorkSpan>| {
             let us = |time: Instant| begin(spans).map_or(0.0, |begin| (time - begin).as_secs_f64() * 1e6);
             let drawn = spans.iter().filter_map(|span| Some((span, outer_node(&span.work)?)));
-            drawn.map(|(span, (_, id, stream))| Span::new(id, stream, us(span.start), us(span.end))).collect()
+            let drawn = drawn.map(|(span, of)| (span.ran(), of));
+            drawn.map(|((start, end), (_, id, stream))| Span::new(id, stream, us(start), us(end))).collect()
         };
         runs.iter().map(drawn).collect()
     }
@@ -126,8 +127,8 @@ fn outer_node(work: &Work) -> Option<(&Plan, NodeId, u32)> {
 impl Plan {
     /// Compiles the plan's graph again with the times that its nodes really took: [`CriticalPath`] with as
     /// many streams on each device as this plan has on the device with the most. Nodes that the timeline does
-    /// not know keep their `cost_us`. Of a kernel on a CUDA device a timeline knows only how long it took to
-    /// enqueue its work: give it a `cost_us`, and time it on a host.
+    /// not know keep their `cost_us`. Of kernels on CUDA devices it knows what they took only with
+    /// [device times](crate::exec::ExecutorBuilder); without them, only how long it took to enqueue their work.
     ///
     /// A timeline without a run of the plan changes no cost. So make it the
     /// [observer](crate::exec::ExecutorBuilder::observer) of an executor, and run the plan there first.

@@ -14,8 +14,10 @@ use crate::runtime::{Ended, Launched, RunId, WorkKind, WorkSpan};
 enum Line {
     /// A worker, or with `u32::MAX` another thread, by the order in which the threads came.
     Thread(u32, usize),
-    /// A stream of a device.
+    /// A stream of a plan, with the work that was enqueued there.
     Stream(u32, u32),
+    /// A stream of a device, with the work that it did.
+    Device(u32, u32),
     /// Futures of nodes and operations.
     Futures,
     Flows,
@@ -23,8 +25,9 @@ enum Line {
 
 impl Timeline {
     /// Draws all that ran as an SVG: a row for each worker and each other thread, with the bodies that it
-    /// called; a row for each stream of a device, with the nodes that were enqueued there; and rows for
-    /// futures and flows, from the first poll to the end. A long timeline has the load over the whole time,
+    /// called; a row for each stream of a device, with the nodes that were enqueued there, or with
+    /// [device times](crate::exec::ExecutorBuilder) the work that it did; and rows for futures and flows, from
+    /// the first poll to the end. A long timeline has the load over the whole time,
     /// and rows for a part of it.
     ///
     /// With the pointer on a bar, a viewer shows all of its run, or of its item, and how long it waited. If
@@ -60,7 +63,8 @@ fn panel(kept: Kept) -> Panel {
     spans.sort_by_key(|span| span.start);
     let numbers = numbers(&spans);
     let lines: Vec<Option<Line>> = spans.iter().map(|span| line(span, &numbers)).collect();
-    let mut rows: Vec<Line> = lines.iter().copied().flatten().collect();
+    let on_devices = spans.iter().filter_map(|span| span.on_device().map(|ran| Line::Device(ran.device, ran.stream)));
+    let mut rows: Vec<Line> = lines.iter().copied().flatten().chain(on_devices).collect();
     rows.sort_unstable();
     rows.dedup();
     let names: HashMap<usize, &str> = threads.iter().filter_map(|(id, name)| Some((*numbers.get(id)?, &**name))).collect();
@@ -72,9 +76,9 @@ fn panel(kept: Kept) -> Panel {
     for (span, line) in spans.iter().zip(&lines) {
         let next = groups.len() as u64 + 1;
         let group = *groups.entry((span.work.run, span.work.item)).or_insert(next);
-        let Some(row) = line.and_then(|line| rows.binary_search(&line).ok()) else { continue };
-        bars.push(Bar {
-            ready: us(span.ready),
+        let row = |line: Option<Line>| line.and_then(|line| rows.binary_search(&line).ok());
+        let bar = |row, ready, start, end| Bar {
+            ready: us(ready),
             item: if over_items.contains(&span.work.run) { format!("#{}", span.work.item) } else { String::new() },
             group,
             rim: match span.ended {
@@ -84,10 +88,14 @@ fn panel(kept: Kept) -> Panel {
             },
             told: format!("{} of run {}{}", span.work.kind_name(), span.work.run, stream_text(span)),
             waits: matches!(line, Some(Line::Futures | Line::Flows)),
-            ..Bar::new(row, span.work.name.to_string(), us(span.start), us(span.end))
-        });
+            ..Bar::new(row, span.work.name.to_string(), us(start), us(end))
+        };
+        bars.extend(row(*line).map(|row| bar(row, span.ready, span.start, span.end)));
+        // On its device it waits from its submission on.
+        let ran = span.on_device().and_then(|ran| Some((row(Some(Line::Device(ran.device, ran.stream)))?, ran)));
+        bars.extend(ran.map(|(row, ran)| bar(row, span.end.min(ran.start), ran.start, ran.end)));
     }
-    let until = spans.iter().map(|span| us(span.end)).fold(0.0, f64::max);
+    let until = spans.iter().map(|span| us(span.end.max(span.ran().1))).fold(0.0, f64::max);
     Panel {
         counts: counts(&spans, until),
         rows: rows.iter().map(|&line| row(line, &names)).collect(),
@@ -117,6 +125,7 @@ fn line(span: &WorkSpan, numbers: &HashMap<ThreadId, usize>) -> Option<Line> {
     }
     if let (Some(plan), Some(id)) = (span.work.plan(), span.work.node_id())
         && span.launched != Launched::Host
+        && span.on_device().is_none()
     {
         let (schedule, local) = plan.inner().locate(id);
         let stream = schedule.stream_of(local);
@@ -133,11 +142,11 @@ fn line(span: &WorkSpan, numbers: &HashMap<ThreadId, usize>) -> Option<Line> {
 fn row(line: Line, names: &HashMap<usize, &str>) -> Row {
     let name = match line {
         Line::Thread(_, number) => names.get(&number).map_or_else(|| "a thread".to_owned(), |name| (*name).to_owned()),
-        Line::Stream(device, stream) => format!("GPU {device} · stream {stream}"),
+        Line::Stream(device, stream) | Line::Device(device, stream) => format!("GPU {device} · stream {stream}"),
         Line::Futures => "futures".to_owned(),
         Line::Flows => "flows".to_owned(),
     };
-    Row { name, is_host: !matches!(line, Line::Stream(..)) }
+    Row { name, is_host: !matches!(line, Line::Stream(..) | Line::Device(..)) }
 }
 
 fn stream_text(span: &WorkSpan) -> String {

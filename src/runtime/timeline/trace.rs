@@ -8,14 +8,16 @@ use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
 
 use super::{Kept, Timeline};
-use crate::runtime::{Launched, WorkSpan};
+use crate::runtime::{Launched, OnDevice, WorkSpan};
 
 impl Timeline {
     /// Returns all that ran as JSON in Chrome's trace event format, which Perfetto (ui.perfetto.dev),
     /// `chrome://tracing` and speedscope read. Needs the feature `json`.
     ///
     /// Bodies of nodes and operations are slices of their threads. Futures that were polled more than once,
-    /// loops, branches, items, flows and runs are tracks of their own. Each has its run, its item, how long
+    /// loops, branches, items, flows and runs are tracks of their own. With
+    /// [device times](crate::exec::ExecutorBuilder) a GPU is a process of its own, and its streams are the
+    /// threads. Each has its run, its item, how long
     /// it waited, how it ended and its stream. Times are in microseconds from the first span on. A million
     /// spans take about 150 MB; [`Timeline::write_perfetto`] does not hold them in memory.
     ///
@@ -93,10 +95,31 @@ impl Serialize for Events<'_> {
             let name = trace.kept.threads.iter().find(|(known, _)| known == id).map_or("a thread", |(_, name)| name);
             events.serialize_element(&Event::name("thread_name", tid, name))?;
         }
+        let streams = trace.kept.spans.iter().filter_map(WorkSpan::on_device);
+        let streams: BTreeMap<(u32, u32), OnDevice> = streams.map(|ran| ((ran.device, ran.stream), ran)).collect();
+        for ran in streams.into_values() {
+            let (pid, device) = (device_pid(ran), format!("GPU {}", ran.device));
+            events.serialize_element(&Event { pid, ..Event::name("process_name", 0, &device) })?;
+            let stream = format!("stream {}", ran.stream);
+            events.serialize_element(&Event { pid, ..Event::name("thread_name", ran.stream + 1, &stream) })?;
+        }
         for (span, number) in trace.kept.spans.iter().zip(1..) {
             let (ts, end) = (trace.us(span.start), trace.us(span.end));
             let (name, cat, tid) = (&*span.work.name, span.work.kind_name(), trace.threads[&span.thread.id]);
             let event = Event { name, cat: Some(cat), pid: 1, ..Event::default() };
+            if let Some(ran) = span.on_device() {
+                let (ts, dur) = (trace.us(ran.start), trace.us(ran.end) - trace.us(ran.start));
+                let (pid, tid) = (device_pid(ran), ran.stream + 1);
+                events.serialize_element(&Event {
+                    ph: "X",
+                    ts: Some(ts),
+                    dur: Some(dur),
+                    pid,
+                    tid,
+                    args: Args::of(span),
+                    ..event
+                })?;
+            }
             if is_slice(span) {
                 let dur = Some(end - ts);
                 events.serialize_element(&Event { ph: "X", ts: Some(ts), dur, tid, args: Args::of(span), ..event })?;
@@ -108,6 +131,11 @@ impl Serialize for Events<'_> {
         }
         events.end()
     }
+}
+
+/// Returns the number of a device among the processes of a trace. The host is the first.
+fn device_pid(ran: OnDevice) -> u32 {
+    ran.device + 2
 }
 
 /// Returns whether it is one call of a body: those of a thread are nested.

@@ -22,6 +22,7 @@ mod solver;
 #[cfg(feature = "dlpack")]
 mod tensors;
 mod thumbnails;
+mod times;
 mod vars;
 mod vars_faults;
 mod vars_streams;
