@@ -11,15 +11,17 @@ mod dice;
 #[path = "it/cuda/graphs.rs"]
 mod graphs;
 
+use std::collections::BTreeMap;
 use std::process::Command;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use anabranch::cuda::{Completion, Pace, self_test};
 use anabranch::device::{Kernel, Launch};
 use anabranch::device::{Out, kernels};
+use anabranch::exec::{DeviceSpan, WorkSpan};
 use anabranch::policy::{Policy, Single};
-use anabranch::{Buffer, DeviceStream, Executor, Graph, HostBuffer, Inputs, Plan, Ranked, inputs};
+use anabranch::{Buffer, DeviceStream, Executor, Graph, HostBuffer, Inputs, Plan, Ranked, Timeline, inputs};
 use anabranch_soft_cuda::{Client, Code, Param, Which};
 use futures::executor::block_on;
 
@@ -68,6 +70,29 @@ fn random_graphs_give_bit_for_bit_what_the_host_gives() {
             let plan = graph.compile_with(policy).unwrap();
             assert_eq!(bits(&exec, &plan), bits(&host, &plan), "seed {seed}, {}", policy.name());
         }
+    }
+}
+
+#[test]
+fn the_gpu_says_when_it_worked_on_each_node() {
+    let Some(settings) = gpu("device times") else { return };
+    let timeline = Arc::new(Timeline::new(100_000));
+    let exec = settings.device_times(true).observer(timeline.clone()).build().unwrap();
+    let plan = graphs::random(7, 200).compile_with(&Ranked::default()).unwrap();
+    let begin = Instant::now();
+    (0..10).for_each(|_| drop(bits(&exec, &plan)));
+    let wall = begin.elapsed();
+    let mut streams: BTreeMap<u32, Vec<DeviceSpan>> = BTreeMap::new();
+    timeline.nodes().iter().filter_map(WorkSpan::on_device).for_each(|ran| streams.entry(ran.stream).or_default().push(ran));
+    let nodes: usize = streams.values().map(Vec::len).sum();
+    assert!(nodes >= 10 * 150, "{nodes}");
+    for (stream, mut times) in streams {
+        times.sort_by_key(|ran| ran.start);
+        // Two anchors agree to some microseconds.
+        let overlaps = times.windows(2).filter(|pair| pair[0].end > pair[1].start + Duration::from_micros(50));
+        assert_eq!(overlaps.count(), 0, "stream {stream}: {times:?}");
+        let busy: Duration = times.iter().map(|ran| ran.end - ran.start).sum();
+        assert!(busy <= wall, "stream {stream}: {busy:?} of {wall:?}");
     }
 }
 

@@ -211,12 +211,12 @@ impl ExecutorBuilder {
     }
 
     /// Sets whether CUDA devices note when they work on each node and operation, for
-    /// [observers](Self::observer): see [`WorkSpan::on_device`](crate::exec::WorkSpan::on_device). The default
-    /// is false, and a span then has only the time in which the body enqueued its work.
+    /// [observers](Self::observer): see [`WorkSpan::on_device`](crate::exec::WorkSpan::on_device). The
+    /// default is false, and a span then has only the time in which the body enqueued its work.
     ///
-    /// With `true`, two events are recorded around the work of each node and operation, and observers are told
-    /// of its end when the device has come there. There are no [CUDA graphs](Self::cuda_graphs), because the
-    /// driver tells no times of their nodes. Times are on the host's clock, to a few microseconds.
+    /// With `true`, two events are recorded around the work of each node and operation, and observers are
+    /// told of its end when the device has come there. There are no [CUDA graphs](Self::cuda_graphs), because
+    /// the driver tells no times of their nodes. Times are on the host's clock, to a few microseconds.
     ///
     /// # Examples
     /// The times of kernels, in a picture and for the schedule:

@@ -20,7 +20,9 @@ mod shutdown;
 #[cfg(feature = "tracing")]
 mod tracing;
 
-pub use crate::runtime::{Ended, Idle, Launched, Observer, OnDevice, Origin, RunId, Stats, Timeline, Work, WorkKind, WorkSpan, WorkThread};
+pub use crate::runtime::{
+    DeviceSpan, Ended, Idle, Launched, Observer, Origin, RunId, Stats, Timeline, Work, WorkKind, WorkSpan, WorkThread,
+};
 pub use builder::ExecutorBuilder;
 pub use executor::Executor;
 pub use explore::explore;

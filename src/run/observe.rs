@@ -25,7 +25,13 @@ impl RunInner {
         let observers = self.core.observers.as_ref()?;
         let never = |count: usize| (0..count).map(|_| AtomicU64::new(0)).collect();
         let (ended, inner) = (never(code.step_of.len()), never(code.scopes.len()));
-        Some(Box::new(Times { began: AtomicU64::new(observers.now_ns()), ended, inner, item: Mutex::new(None), submitted: Mutex::default() }))
+        Some(Box::new(Times {
+            began: AtomicU64::new(observers.now_ns()),
+            ended,
+            inner,
+            item: Mutex::new(None),
+            submitted: Mutex::default(),
+        }))
     }
 
     /// Notes that the run was polled.
@@ -149,8 +155,8 @@ impl Item<'_> {
         }
     }
 
-    /// Tells observers of a node that was submitted to a device: now, or if the device takes times when it has
-    /// ended it.
+    /// Tells observers of a node that was submitted to a device: now, or if the device takes times, when it
+    /// has ended the node.
     pub(super) fn end_submitted(self, submitted: SubmittedNode) {
         match &self.at.times {
             Some(times) if submitted.begun.is_timed() => lock(&times.submitted).push(submitted),
@@ -158,13 +164,12 @@ impl Item<'_> {
         }
     }
 
-    /// Tells observers of the nodes that devices have ended: those of a segment, or all, and those whose times
-    /// are known.
+    /// Tells observers of the nodes that devices have ended: those of a segment, or all; and those whose
+    /// times are known.
     pub(super) fn tell_ended_by_devices(self, step: Option<u32>) {
         let Some(times) = &self.at.times else { return };
-        let has_ended = |submitted: &mut SubmittedNode| {
-            submitted.begun.read_times() || step.is_none_or(|step| step == submitted.step)
-        };
+        let has_ended =
+            |submitted: &mut SubmittedNode| submitted.begun.read_times() || step.is_none_or(|step| step == submitted.step);
         let ended: Vec<SubmittedNode> = lock(&times.submitted).extract_if(.., has_ended).collect();
         ended.into_iter().for_each(|ended| self.tell_submitted(ended));
     }

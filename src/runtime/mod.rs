@@ -55,7 +55,7 @@ pub(crate) use inside::{inside, inside_executor, inside_poll, is_inside, is_insi
 pub(crate) use lane::{Lane, WaiterKey};
 pub(crate) use lane_faults::LaneFaults;
 pub(crate) use limbo::{Held, Limbo};
-pub use observe::{Ended, Launched, Observer, OnDevice, Origin, Work, WorkKind, WorkSpan, WorkThread};
+pub use observe::{DeviceSpan, Ended, Launched, Observer, Origin, Work, WorkKind, WorkSpan, WorkThread};
 pub(crate) use observers::{Begun, Observers, Origins, note_worker, run_around};
 pub(crate) use poller::{AsyncContext, Parking};
 #[cfg_attr(not(feature = "cuda"), allow(unreachable_pub))]

@@ -282,8 +282,8 @@ pub struct WorkSpan {
     pub ready: Instant,
     /// When it began: its body was called, or its future first polled; a run: when it was admitted.
     pub start: Instant,
-    /// When it had ended. For a kernel on a CUDA device: when its body returned, which only enqueues work. See
-    /// [`WorkSpan::on_device`].
+    /// When it had ended. For a kernel on a CUDA device: when its body returned, which only enqueues work.
+    /// See [`WorkSpan::on_device`].
     pub end: Instant,
     /// How often its body was called, or its future polled; 0 for runs, items, loops and branches.
     pub polls: u32,
@@ -292,7 +292,7 @@ pub struct WorkSpan {
     /// How its work was submitted to its device.
     pub launched: Launched,
     /// In a box, because most spans have none.
-    pub(crate) on_device: Option<Box<OnDevice>>,
+    pub(crate) on_device: Option<Box<DeviceSpan>>,
 }
 
 impl WorkSpan {
@@ -305,7 +305,7 @@ impl WorkSpan {
     /// Returns when its CUDA device worked on it, if the executor takes
     /// [device times](crate::exec::ExecutorBuilder). None for work that failed before the device came to it,
     /// and for a body that enqueued nothing.
-    pub fn on_device(&self) -> Option<OnDevice> {
+    pub fn on_device(&self) -> Option<DeviceSpan> {
         self.on_device.as_deref().copied()
     }
 
@@ -399,7 +399,7 @@ impl Ended {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct OnDevice {
+pub struct DeviceSpan {
     /// The device, counted from 0 as in [`ExecutorBuilder::cuda`](crate::exec::ExecutorBuilder).
     pub device: u32,
     /// The executor's stream of the device. Plans have streams of their own, which runs place on these.
@@ -410,7 +410,7 @@ pub struct OnDevice {
     pub end: Instant,
 }
 
-impl OnDevice {
+impl DeviceSpan {
     pub(crate) fn new(device: u32, Ran { lane, start, end }: Ran) -> Self {
         Self { device, stream: lane, start, end }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread::{self, ThreadId};
 use std::time::Instant;
 
-use super::{Ended, Launched, Observer, OnDevice, Origin, RunId, Work, WorkSpan, WorkThread, inside};
+use super::{DeviceSpan, Ended, Launched, Observer, Origin, RunId, Work, WorkSpan, WorkThread, inside};
 use crate::device::queue::{PartTimes, Submitted};
 use crate::error::{Kind, Result, shielded};
 use crate::sync::thread_local;
@@ -166,8 +166,8 @@ impl Begun {
         self.span.start
     }
 
-    /// Notes that this thread has done its share, at that time. In its place: a span is large, and each move of
-    /// it is a copy.
+    /// Notes that this thread has done its share, at that time. In its place: a span is large, and each move
+    /// of it is a copy.
     pub(crate) fn leave(&mut self, launched: Launched, end: Instant) {
         (self.span.thread, self.span.end, self.span.launched) = (WorkThread::current(), end, launched);
     }
@@ -193,7 +193,7 @@ impl Begun {
         if let Some((times, device, part)) = &self.times
             && let Some(ran) = times.of(*part)
         {
-            self.span.on_device = Some(Box::new(OnDevice::new(*device, ran)));
+            self.span.on_device = Some(Box::new(DeviceSpan::new(*device, ran)));
             self.times = None;
         }
         self.span.on_device.is_some()

@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use super::Completion;
-use super::checked::Checked;
 use super::device::{Device, Marking};
 use super::driver::Driver;
 use super::dropped::Use;
 use super::graphs::Graphs;
 use super::issue::{self, Others};
 use super::recording::Recording;
+use super::settings::GpuSettings;
 use crate::device::DeviceStream;
 use crate::device::queue::{Event, Fault, Job, PartTimes, QueueDevice, Submitted, Timeline};
 use crate::error::{Error, Result};
@@ -20,17 +19,6 @@ use crate::sync::{Mutex, Ordering, lock};
 const BACKLOG_MAX: u64 = 512;
 /// The most nodes that are submitted together. The end of each submission is marked.
 const SEGMENT_MAX: u64 = 256;
-
-/// How an executor uses its GPUs.
-#[derive(Clone)]
-pub(crate) struct GpuSettings {
-    /// How the host learns of ends; by default the first way that works.
-    pub(crate) completion: Option<Completion>,
-    pub(crate) has_graphs: bool,
-    /// Whether the device notes when it worked on each part. Then there are no graphs.
-    pub(crate) takes_times: bool,
-    pub(crate) sanitizer: Option<Checked>,
-}
 
 /// A GPU that work is submitted to.
 pub(crate) struct Gpu {

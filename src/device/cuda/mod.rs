@@ -26,13 +26,15 @@ mod raw;
 mod recording;
 mod replay;
 mod self_test;
+mod settings;
 mod times;
 mod trials;
 
 pub(crate) use checked::Checked;
-pub(crate) use gpu::{Gpu, GpuSettings};
+pub(crate) use gpu::Gpu;
 pub use raw::RawStream;
 pub use self_test::{SelfTest, Trial, TrialOutcome};
+pub(crate) use settings::GpuSettings;
 pub use trials::self_test;
 
 /// How a CUDA device tells the host that work is done. By default an executor tries them in this order, and

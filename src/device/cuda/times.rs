@@ -115,8 +115,8 @@ fn record(context: &Context, event: CUevent, stream: CUstream) -> Result<()> {
     context.check(unsafe { (context.driver.event_record)(event, stream) })
 }
 
-/// The events around the parts of a recording. A call that fails leaves a part without times: the calls that
-/// do work report what is wrong with the device.
+/// The events around the parts of a recording. If a call fails, a part has no times, and no error: the calls
+/// that do work report the state of the device.
 pub(super) struct PartEvents {
     device: Arc<Device>,
     anchor: Arc<Anchor>,

@@ -93,8 +93,8 @@ impl EngineCore {
         self.when_reached(lane, point, |core, outcome| core.complete(Completed { submitted, outcome }));
     }
 
-    /// Calls a kernel's body, and submits its work. Returns the outcome, the end of the work if the device was
-    /// given any, and what observers will be told of at that end.
+    /// Calls a kernel's body, and submits its work. Returns the outcome, the end of the work if the device
+    /// was given any, and the report of it if observers get that at the end.
     fn submit_to(
         &self,
         lanes: &Lanes,

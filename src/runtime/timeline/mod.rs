@@ -127,8 +127,8 @@ fn outer_node(work: &Work) -> Option<(&Plan, NodeId, u32)> {
 impl Plan {
     /// Compiles the plan's graph again with the times that its nodes really took: [`CriticalPath`] with as
     /// many streams on each device as this plan has on the device with the most. Nodes that the timeline does
-    /// not know keep their `cost_us`. Of kernels on CUDA devices it knows what they took only with
-    /// [device times](crate::exec::ExecutorBuilder); without them, only how long it took to enqueue their work.
+    /// not know keep their `cost_us`. Of kernels on CUDA devices it knows what they took only with [device
+    /// times](crate::exec::ExecutorBuilder); without them, only how long it took to enqueue their work.
     ///
     /// A timeline without a run of the plan changes no cost. So make it the
     /// [observer](crate::exec::ExecutorBuilder::observer) of an executor, and run the plan there first.

@@ -25,10 +25,9 @@ enum Line {
 
 impl Timeline {
     /// Draws all that ran as an SVG: a row for each worker and each other thread, with the bodies that it
-    /// called; a row for each stream of a device, with the nodes that were enqueued there, or with
-    /// [device times](crate::exec::ExecutorBuilder) the work that it did; and rows for futures and flows, from
-    /// the first poll to the end. A long timeline has the load over the whole time,
-    /// and rows for a part of it.
+    /// called; a row for each stream of a device, with the nodes that were enqueued there, or with [device
+    /// times](crate::exec::ExecutorBuilder) the work that it did; and rows for futures and flows, from the
+    /// first poll to the end. A long timeline has the load over the whole time, and rows for a part of it.
     ///
     /// With the pointer on a bar, a viewer shows all of its run, or of its item, and how long it waited. If
     /// the timeline was full, the title says how many spans are left out.

@@ -8,7 +8,7 @@ use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
 
 use super::{Kept, Timeline};
-use crate::runtime::{Launched, OnDevice, WorkSpan};
+use crate::runtime::{DeviceSpan, Launched, WorkSpan};
 
 impl Timeline {
     /// Returns all that ran as JSON in Chrome's trace event format, which Perfetto (ui.perfetto.dev),
@@ -96,7 +96,7 @@ impl Serialize for Events<'_> {
             events.serialize_element(&Event::name("thread_name", tid, name))?;
         }
         let streams = trace.kept.spans.iter().filter_map(WorkSpan::on_device);
-        let streams: BTreeMap<(u32, u32), OnDevice> = streams.map(|ran| ((ran.device, ran.stream), ran)).collect();
+        let streams: BTreeMap<(u32, u32), DeviceSpan> = streams.map(|ran| ((ran.device, ran.stream), ran)).collect();
         for ran in streams.into_values() {
             let (pid, device) = (device_pid(ran), format!("GPU {}", ran.device));
             events.serialize_element(&Event { pid, ..Event::name("process_name", 0, &device) })?;
@@ -134,7 +134,7 @@ impl Serialize for Events<'_> {
 }
 
 /// Returns the number of a device among the processes of a trace. The host is the first.
-fn device_pid(ran: OnDevice) -> u32 {
+fn device_pid(ran: DeviceSpan) -> u32 {
     ran.device + 2
 }
 

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch::exec::{Ended, Launched, OnDevice, WorkSpan};
+use anabranch::exec::{DeviceSpan, Ended, Launched, WorkSpan};
 use anabranch::graph::times;
 use anabranch::policy::{PerOperator, Placement, Single};
 use anabranch::{Buffer, DeviceStream, Executor, Graph, HostBuffer, Pipeline, Plan, Timeline, Value, inputs};
 use anabranch_soft_cuda::{Code, Which};
 use futures::{StreamExt, stream};
 
-use super::vars::{OnDevice as Variable, engine, pushed, upload as upload_op};
+use super::vars::{OnDevice, engine, pushed, upload as upload_op};
 use super::{Gpu, adding, download, output_by_host, upload, uploaded};
 use crate::support::{block_on, poll_once, until, value_of};
 
@@ -44,7 +44,7 @@ fn span(spans: &[WorkSpan], name: &str) -> WorkSpan {
     span
 }
 
-fn on_device(spans: &[WorkSpan], name: &str) -> OnDevice {
+fn on_device(spans: &[WorkSpan], name: &str) -> DeviceSpan {
     let span = span(spans, name);
     let ran = span.on_device().unwrap_or_else(|| panic!("{name} has no times"));
     assert!(span.start <= ran.start && ran.start <= ran.end, "{span:?}");
@@ -155,17 +155,12 @@ fn every_iteration_of_a_loop_has_times() {
     let gpu = Gpu::new();
     let (exec, timeline) = timed(&gpu);
     let (mut g, _, up) = uploaded("up");
-    let last = g.repeat(
-        "loop",
-        &up,
-        times(100),
-        |g, x| {
-            let sum = g.try_kernel("sum", (&x, &x), adding());
-            let down = g.try_kernel("down", &sum, download);
-            let half = g.task("half", &down, |x: &HostBuffer<f32>| vec![x[0] / 2.0]);
-            g.try_kernel("up", &half, upload)
-        },
-    );
+    let last = g.repeat("loop", &up, times(100), |g, x| {
+        let sum = g.try_kernel("sum", (&x, &x), adding());
+        let down = g.try_kernel("down", &sum, download);
+        let half = g.task("half", &down, |x: &HostBuffer<f32>| vec![x[0] / 2.0]);
+        g.try_kernel("up", &half, upload)
+    });
     output_by_host(&mut g, &last, |x| x[0]);
     assert_eq!(run(&exec, &g.compile().unwrap()), 1.0);
     let spans = timeline.nodes();
@@ -181,8 +176,8 @@ fn every_iteration_of_a_loop_has_times() {
     gpu.is_clean();
 }
 
-/// Uploads `x` and adds it to itself in `early`, whose end only the device waits for: for `late`, after a gate
-/// on the host.
+/// Uploads `x` and adds it to itself in `early`, whose end only the device waits for: for `late`, after a
+/// gate on the host.
 fn unawaited(g: &mut Graph, x: &Value<Vec<f32>>) -> Value<HostBuffer<f32>> {
     let up = g.try_kernel("up", x, upload);
     let early = g.try_kernel("early", (&up, &up), adding());
@@ -257,7 +252,7 @@ fn each_item_of_a_pipeline_has_times() {
     let doubled = Pipeline::new("doubled", &PerOperator, |g, x: Value<Vec<f32>>| unawaited(g, &x));
     let items = stream::iter((0..20_u8).map(|item| vec![f32::from(item)]));
     assert_eq!(block_on(exec.pipe(&doubled.unwrap(), items).count()), 20);
-    let mut items: BTreeMap<u64, Vec<OnDevice>> = BTreeMap::new();
+    let mut items: BTreeMap<u64, Vec<DeviceSpan>> = BTreeMap::new();
     for span in timeline.nodes() {
         items.entry(span.work.item).or_default().extend(span.on_device());
     }
@@ -271,7 +266,7 @@ fn operations_have_times() {
     let gpu = Gpu::new();
     let (exec, timeline) = timed(&gpu);
     let engine = engine(&exec, Placement::default());
-    let x: Variable = engine.empty_var("x");
+    let x: OnDevice = engine.empty_var("x");
     gpu.device.delay_operation(Which::Copy, 1, DELAY);
     let upload = pushed(&engine, upload_op("upload", &x, 2.0));
     block_on(upload).unwrap();
@@ -355,7 +350,7 @@ fn a_driver_that_tells_no_times_does_not_fail_the_work() {
     gpu.is_clean();
 }
 
-// Seen to fail without what is told at the end of a run, and at the end of an item.
+// Seen to fail without the look at the end of a run, and without that at the end of an item.
 #[test]
 fn a_node_that_the_host_does_not_wait_for_is_told_at_the_latest_at_the_end() {
     let gpu = Gpu::new();
