@@ -17,10 +17,10 @@ pub(super) struct Checks {
     checked: Checked,
     /// The clock of the events that the lane waits for first.
     base: Clock,
-    uses: Vec<Noted>,
+    uses: Vec<NotedUse>,
 }
 
-struct Noted {
+struct NotedUse {
     /// The number of parts that had begun, and of earlier operations.
     parts: usize,
     ops: usize,
@@ -47,7 +47,7 @@ impl Checks {
             return;
         };
         let start = (section.address - section.allocation.address) as usize;
-        self.uses.push(Noted { parts, ops, shadow: shadow.clone(), bytes: start..start + section.bytes, how });
+        self.uses.push(NotedUse { parts, ops, shadow: shadow.clone(), bytes: start..start + section.bytes, how });
     }
 
     /// Discards the uses by operations from `ops` on. The allocations stay.
@@ -75,7 +75,7 @@ impl Checks {
                 let site = std::cell::OnceCell::new();
                 let (own, later) = uses.split_at(uses.partition_point(|used| used.parts <= part + 1));
                 uses = later;
-                let check = |noted: &Noted| {
+                let check = |noted: &NotedUse| {
                     let site = site.get_or_init(|| Arc::new(judge.site(part as u32)));
                     noted.shadow.note(noted.bytes.clone(), Use { site: site.clone(), how: noted.how }, epoch, clock)
                 };

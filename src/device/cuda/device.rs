@@ -13,7 +13,7 @@ use cudarc::driver::sys::{CUdevice_attribute, CUevent, CUfunction};
 use super::checked::Checked;
 use super::context::{Context, Stream};
 use super::driver::Driver;
-use super::dropped::{Dropped, Memories, Use};
+use super::dropped::{Dropped, Memories, Point};
 use super::events::Events;
 use super::graphs::Graphs;
 use super::host_memory::{HostBlock, HostPool};
@@ -142,7 +142,7 @@ impl Opened {
         self.issued[lane as usize].fetch_add(points, Ordering::Relaxed) + points
     }
 
-    pub(super) fn has_reached(&self, (lane, n): Use) -> bool {
+    pub(super) fn has_reached(&self, (lane, n): Point) -> bool {
         self.lanes[lane as usize].reached() >= n
     }
 
@@ -176,7 +176,7 @@ impl Opened {
     }
 
     /// Requests a collection, and collects if the path is free. It never waits for the path.
-    pub(super) fn request_collection(&self) -> Option<Use> {
+    pub(super) fn request_collection(&self) -> Option<Point> {
         if lock(&self.limbo).is_empty() {
             return None;
         }
@@ -188,7 +188,7 @@ impl Opened {
 
     /// Collects if that was requested and the path is free. If the path is held, its holder calls this after
     /// it has released the path. It never waits.
-    pub(super) fn collect_if_asked(&self) -> Option<Use> {
+    pub(super) fn collect_if_asked(&self) -> Option<Point> {
         let mut awaited = None;
         loop {
             // ORDERING: SeqCst pairs with the same fence of another thread. One thread stores the request and
@@ -216,7 +216,7 @@ impl Opened {
 
     /// Frees the dropped memory that no work uses. If some remains, returns a point to wait for that is
     /// marked for the host. The caller holds `path`.
-    pub(super) fn collect(&self, marking: Marking) -> Option<Use> {
+    pub(super) fn collect(&self, marking: Marking) -> Option<Point> {
         let limbo = std::mem::take(&mut *lock(&self.limbo));
         let is_marked = marking == Marking::All || limbo.len() > LIMBO_QUIET_MAX;
         let (mut left, mut awaited) = (Vec::new(), None);
@@ -244,7 +244,7 @@ impl Opened {
 
     /// Returns a use that must end first. Memory of the device is freed in the order of the stream that
     /// allocated it, so its uses on that stream need not have ended.
-    fn still_used(&self, dropped: &Dropped) -> Option<Use> {
+    fn still_used(&self, dropped: &Dropped) -> Option<Point> {
         let own = usize::from(matches!(dropped.what, Memories::Device(..)));
         dropped.uses.iter().skip(own).copied().find(|&used| !self.has_reached(used))
     }

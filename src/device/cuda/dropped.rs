@@ -10,7 +10,7 @@ use super::lane::CudaLane;
 use crate::device::queue::Timeline;
 
 /// A point on a stream. The number of the stream's lane comes first.
-pub(super) type Use = (u32, u64);
+pub(super) type Point = (u32, u64);
 
 /// A point on a lane of another device. The host will be told when it passes.
 pub(super) struct Visit {
@@ -21,7 +21,7 @@ pub(super) struct Visit {
 /// Dropped memory. It is kept until no queued work uses it.
 pub(super) struct Dropped {
     pub(super) what: Memories,
-    pub(super) uses: SmallVec<[Use; 2]>,
+    pub(super) uses: SmallVec<[Point; 2]>,
     pub(super) visits: Vec<Visit>,
 }
 
@@ -33,7 +33,7 @@ pub(super) enum Memories {
 
 impl Dropped {
     /// Returns memory of the host.
-    pub(super) fn host(block: HostBlock, uses: &[Use]) -> Self {
+    pub(super) fn host(block: HostBlock, uses: &[Point]) -> Self {
         Self { what: Memories::Host(block), uses: SmallVec::from_slice(uses), visits: Vec::new() }
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::device::{Device, Marking};
 use super::driver::Driver;
-use super::dropped::Use;
+use super::dropped::Point;
 use super::graphs::Graphs;
 use super::issue::{self, Others};
 use super::recording::Recording;
@@ -53,7 +53,7 @@ impl Gpu {
             device.lanes[lane as usize].use_others(point, others.used);
         }
         let strays = others.strays.into_iter().map(|lane| (lane, device.issue(lane, 1)));
-        let points: Vec<Use> = std::iter::once((lane, point)).chain(strays).collect();
+        let points: Vec<Point> = std::iter::once((lane, point)).chain(strays).collect();
         recording.settle(&points);
         // Memory may wait for these points, so the host must be told of them.
         points[1..].iter().for_each(|&(stray, _)| _ = device.mark(stray));
@@ -135,7 +135,7 @@ impl QueueDevice for Gpu {
         self.device.free_events(events);
     }
 
-    fn collect(&self) -> Option<Use> {
+    fn collect(&self) -> Option<Point> {
         self.device.request_collection()
     }
 

@@ -7,7 +7,7 @@ use std::sync::Weak;
 use cudarc::driver::sys::{CUgraph, CUgraphExec, CUgraphNode};
 
 use super::driver::{Driver, SUCCESS};
-use super::dropped::Use;
+use super::dropped::Point;
 use super::ops::Ops;
 
 /// The most instances that are kept.
@@ -56,7 +56,7 @@ pub(super) struct Instance {
     pub(super) exec: CUgraphExec,
     pub(super) ops: Ops,
     /// The end of the last launch.
-    pub(super) last: Use,
+    pub(super) last: Point,
 }
 
 // SAFETY: `Graphs` owns its handles, and any thread may use the driver's handles.

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use super::device::Device;
 #[cfg(feature = "dlpack")]
 use super::dropped::have_ended;
-use super::dropped::{Dropped, Memories, Use, Visit};
+use super::dropped::{Dropped, Memories, Point, Visit};
 use super::host_memory::HostBlock;
 #[cfg(feature = "dlpack")]
 use crate::device::queue::Export;
@@ -26,7 +26,7 @@ pub(super) struct Allocation {
     pub(super) address: CUdeviceptr,
     pub(super) bytes: usize,
     /// The last use on each lane; that of the allocation comes first.
-    uses: Mutex<SmallVec<[Use; 2]>>,
+    uses: Mutex<SmallVec<[Point; 2]>>,
     /// Uses by other devices.
     visits: Mutex<Vec<Visit>>,
     /// Its place among the memory of the last recording that used it.
@@ -36,14 +36,14 @@ pub(super) struct Allocation {
 }
 
 impl Allocation {
-    pub(super) fn new(device: Arc<Device>, address: CUdeviceptr, bytes: usize, made: Use) -> Self {
+    pub(super) fn new(device: Arc<Device>, address: CUdeviceptr, bytes: usize, made: Point) -> Self {
         let (uses, visits) = (Mutex::new(SmallVec::from_slice(&[made])), Mutex::default());
         let shadow = device.sanitizer.as_ref().map(|checked| Shadow::new(&checked.sanitizer, bytes));
         Self { device, address, bytes, uses, visits, place: AtomicU32::new(0), shadow }
     }
 
     /// Records that the work queued as `used` uses the memory.
-    pub(super) fn touch(&self, used: Use) {
+    pub(super) fn touch(&self, used: Point) {
         let mut uses = lock(&self.uses);
         match uses.iter_mut().find(|earlier| earlier.0 == used.0) {
             Some(earlier) => earlier.1 = used.1,
@@ -134,7 +134,7 @@ pub(super) struct Landed {
     /// None once it is dropped.
     block: Option<HostBlock>,
     /// The points that must pass, once they are known.
-    written: OnceLock<SmallVec<[Use; 1]>>,
+    written: OnceLock<SmallVec<[Point; 1]>>,
 }
 
 impl Landed {
@@ -146,7 +146,7 @@ impl Landed {
         self.block.as_ref().expect("it is not dropped yet").start.as_ptr()
     }
 
-    pub(super) fn settle(&self, points: &[Use]) {
+    pub(super) fn settle(&self, points: &[Point]) {
         let _ = self.written.set(SmallVec::from_slice(points));
     }
 }

@@ -10,7 +10,7 @@ use super::checks::Checks;
 use super::context::Stream;
 use super::device::{Device, Marking};
 use super::driver::OUT_OF_MEMORY;
-use super::dropped::{Dropped, Use, Visit};
+use super::dropped::{Dropped, Point, Visit};
 use super::host_memory::HostBlock;
 use super::memory::{Allocation, Landed, Section};
 use super::ops::{Op, Ops, Pattern, Way};
@@ -27,7 +27,7 @@ pub(super) struct Recording {
     pub(super) lane: u32,
     /// The events that the lane waits for first.
     pub(super) waits: Vec<Event>,
-    pub(super) parts: Vec<Noted>,
+    pub(super) parts: Vec<RecordedPart>,
     /// The parts that parts wait for.
     pub(super) part_waits: Vec<u32>,
     pub(super) ops: Ops,
@@ -54,7 +54,7 @@ pub(super) struct Recording {
 
 /// A part and its order.
 #[derive(Clone, Copy)]
-pub(super) struct Noted {
+pub(super) struct RecordedPart {
     pub(super) stream: u32,
     pub(super) is_awaited: bool,
     /// The first of its operations, and the first of its waits.
@@ -124,12 +124,12 @@ impl Recording {
 
     /// Records that all of this work has ended once these points have passed. The lane's own point comes
     /// first.
-    pub(super) fn settle(&mut self, points: &[Use]) {
+    pub(super) fn settle(&mut self, points: &[Point]) {
         for held in self.held.drain(..) {
             points.iter().for_each(|&point| held.allocation.touch(point));
         }
         for visited in self.visited.drain(..) {
-            let visit = |&(lane, point): &Use| visited.visit(Visit { lane: self.device.lanes[lane as usize].clone(), point });
+            let visit = |&(lane, point): &Point| visited.visit(Visit { lane: self.device.lanes[lane as usize].clone(), point });
             points.iter().for_each(visit);
         }
         self.staged.drain(..).for_each(|block| self.device.keep(Dropped::host(block, points)));
@@ -262,7 +262,7 @@ impl Queue for Recording {
         self.loans.clear();
         let (ops, waits) = (self.ops.len() as u32, self.part_waits.len() as u32);
         self.part_waits.extend(part.waits);
-        self.parts.push(Noted { stream: part.stream, is_awaited: part.is_awaited, ops, waits });
+        self.parts.push(RecordedPart { stream: part.stream, is_awaited: part.is_awaited, ops, waits });
     }
 
     fn abandon_part(&mut self) {
