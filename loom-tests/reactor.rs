@@ -60,7 +60,7 @@ impl Timeline for Stream {
 /// Starts a reactor for streams of one device.
 fn reactor(streams: &[Arc<Stream>]) -> Reactor {
     let lanes = streams.iter().map(|stream| Arc::new(RemoteLane::new(stream.clone(), 0)));
-    Reactor::start(lanes.collect(), Pace::default()).expect("loom has a thread left")
+    Reactor::start(lanes.collect(), Pace::default(), 0).expect("loom has a thread left")
 }
 
 /// Waits for a point. Returns true if it passed.
@@ -215,7 +215,7 @@ fn check_loss_behind(first: usize) {
         let stream = || Arc::new(Asked { passed: AtomicU64::new(0), known: AtomicU64::new(0), is_lost: is_lost.clone() });
         let streams = [stream(), stream()];
         let lanes = streams.iter().map(|stream| Arc::new(RemoteLane::new(stream.clone(), 0)));
-        let reactor = Reactor::start(lanes.collect(), Pace::default()).expect("loom has a thread left");
+        let reactor = Reactor::start(lanes.collect(), Pace::default(), 0).expect("loom has a thread left");
         let (device, lost) = (streams.clone(), is_lost.clone());
         let device = spawn(move || {
             // ORDERING: Release, all: they pair with the Acquire loads in `reached` and `check`.

@@ -212,7 +212,8 @@ impl ExecutorBuilder {
 
     /// Sets whether CUDA devices note when they work on each node and operation, for
     /// [observers](Self::observer): see [`WorkSpan::on_device`](crate::exec::WorkSpan::on_device). The
-    /// default is false, and a span then has only the time in which the body enqueued its work.
+    /// default is false, and a span then has only the time in which the body enqueued its work. Without an
+    /// observer it has no effect.
     ///
     /// With `true`, two events are recorded around the work of each node and operation, and observers are
     /// told of its end when the device has come there. There are no [CUDA graphs](Self::cuda_graphs), because
@@ -352,10 +353,11 @@ impl ExecutorBuilder {
             devices.push(Arc::new(Gpu::open(ordinal, settings)?));
         }
         let has_devices = !devices.is_empty();
+        let exits = Arc::new(Lane::new());
         // Must precede the start of the workers: if they do not start, dropping `devices` ends the reactor's
         // thread. A drop would not stop workers.
-        let devices = if has_devices { Some(Arc::new(Devices::start(devices, self.pace, sanitizer)?)) } else { None };
-        let exits = Arc::new(Lane::new());
+        let devices =
+            if has_devices { Some(Arc::new(Devices::start(devices, self.pace, sanitizer, address_of(&exits))?)) } else { None };
         let barrier = Barrier::new();
         #[cfg(test)]
         let barrier = self.barrier.unwrap_or(barrier);

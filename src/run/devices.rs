@@ -109,7 +109,10 @@ impl Item<'_> {
         if let Err(error) = outcome {
             self.fail_nodes(step, &error);
         }
-        self.tell_ended_by_devices(Some(step));
+        // If nothing of the run waits for the segment, the run may be over.
+        if code.segment(step).reached.1 > 0 {
+            self.tell_segment(step);
+        }
         if self.run.state.glance() & state::WATCHED != 0 {
             let program = code.program_of(step);
             self.run.signal_watchers(program, step + 1 - code.starts[program as usize]);

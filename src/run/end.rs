@@ -42,7 +42,7 @@ impl RunInner {
     /// and none will.
     fn end(&self, bits: u32, slot: Option<u16>, wake: &mut dyn FnMut(Waker)) {
         if self.observed.is_some() {
-            self.items().for_each(|item| item.tell_ended_by_devices(None));
+            self.items().for_each(|item| item.tell_all_submitted());
         }
         let mut verdict = self.judge(bits);
         if self.observed.is_some() {

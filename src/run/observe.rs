@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use smallvec::SmallVec;
+
 use super::inner::{Item, RunInner};
 use super::outcomes::outcome;
 use super::state;
@@ -10,7 +12,7 @@ use crate::error::Result;
 use crate::graph::NodeId;
 use crate::name::Name;
 use crate::plan::code::Code;
-use crate::runtime::{Begun, Core, Ended, Launched, Origins, Work, WorkKind, run_around};
+use crate::runtime::{Begun, Core, Ended, LaneId, Launched, Origins, Work, WorkKind, run_around};
 use crate::sync::{AtomicU64, Mutex, OnceLock, Ordering, lock};
 
 impl RunInner {
@@ -146,12 +148,17 @@ impl Item<'_> {
     /// Tells observers of a node that has [left its thread](Begun::leave).
     fn end_left(self, node: NodeId, begun: Begun, ended: Ended) {
         let Some(observers) = &self.run.core.observers else { return };
-        if let Some(times) = &self.at.times {
-            // ORDERING: Relaxed: nodes that read it come after this.
-            times.ended[node.index()].store(observers.ns_of(begun.end()), Ordering::Relaxed);
-        }
+        self.note_end(node, begun.end());
         if let Err(error) = observers.end_left(begun, ended) {
             self.add_fault(Some(node), error);
+        }
+    }
+
+    /// Notes when a node has ended, for those that read it.
+    pub(super) fn note_end(self, node: NodeId, end: Instant) {
+        if let (Some(observers), Some(times)) = (&self.run.core.observers, &self.at.times) {
+            // ORDERING: Relaxed: nodes that read it come after this.
+            times.ended[node.index()].store(observers.ns_of(end), Ordering::Relaxed);
         }
     }
 
@@ -164,14 +171,35 @@ impl Item<'_> {
         }
     }
 
-    /// Tells observers of the nodes that devices have ended: those of a segment, or all; and those whose
-    /// times are known.
-    pub(super) fn tell_ended_by_devices(self, step: Option<u32>) {
+    /// Tells observers of the nodes whose times are known.
+    pub(super) fn tell_timed(self) {
+        self.tell_submitted_if(|_| false);
+    }
+
+    /// Tells observers of the nodes of a segment that has ended, and of those whose times are known.
+    pub(super) fn tell_segment(self, step: u32) {
+        self.tell_submitted_if(|submitted| submitted.step == step);
+    }
+
+    /// Tells observers of all nodes that were submitted, at the end.
+    pub(super) fn tell_all_submitted(self) {
+        self.tell_submitted_if(|_| true);
+    }
+
+    fn tell_submitted_if(self, has_ended: impl Fn(&SubmittedNode) -> bool) {
         let Some(times) = &self.at.times else { return };
-        let has_ended =
-            |submitted: &mut SubmittedNode| submitted.begun.read_times() || step.is_none_or(|step| step == submitted.step);
-        let ended: Vec<SubmittedNode> = lock(&times.submitted).extract_if(.., has_ended).collect();
-        ended.into_iter().for_each(|ended| self.tell_submitted(ended));
+        // A lane's nodes end in order: behind the first that has not ended, no other is asked for.
+        let mut busy: SmallVec<[LaneId; 8]> = SmallVec::new();
+        let is_known = |submitted: &mut SubmittedNode| {
+            let has_ended = has_ended(submitted);
+            let is_read = (has_ended || !busy.contains(&submitted.lane)) && submitted.begun.read_times();
+            if !is_read && !has_ended {
+                busy.push(submitted.lane);
+            }
+            is_read || has_ended
+        };
+        let known: Vec<SubmittedNode> = lock(&times.submitted).extract_if(.., is_known).collect();
+        known.into_iter().for_each(|known| self.tell_submitted(known));
     }
 
     fn tell_submitted(self, submitted: SubmittedNode) {

@@ -395,7 +395,7 @@ impl Item<'_> {
     pub(super) fn end(self) {
         let plan = self.run.pipelining();
         if self.at.times.is_some() {
-            self.tell_ended_by_devices(None);
+            self.tell_all_submitted();
             self.tell_end();
         }
         if self.is_marked() || !plan.dropped.is_empty() {

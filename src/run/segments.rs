@@ -71,7 +71,10 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
                 let mut begun = None;
                 let has_run = self.record(member, stream, &mut begun);
                 if let (Some(begun), Some(is_ok)) = (begun, has_run) {
-                    observed.push((part, begun, is_ok, Instant::now()));
+                    let end = Instant::now();
+                    // What is queued behind it on the device can begin from now on.
+                    item.note_end(member.node, end);
+                    observed.push((part, begun, is_ok, end));
                 }
             }
             self.abandon_if_cancelled(members, stream);
@@ -81,8 +84,9 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
         for (part, mut begun, is_ok, end) in observed {
             begun.submit(submitted.map(|submitted| (submitted, lane.device, part)), end);
             let (node, is_ok) = (members[part as usize].node, is_ok && submitted.is_some());
-            item.end_submitted(SubmittedNode { node, begun, is_ok, step: self.step });
+            item.end_submitted(SubmittedNode { node, begun, is_ok, step: self.step, lane });
         }
+        item.tell_timed();
         submission
     }
 

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use crate::graph::NodeId;
-use crate::runtime::{Begun, Origins, RunId};
+use crate::runtime::{Begun, LaneId, Origins, RunId};
 use crate::sync::{AtomicU64, Mutex, OnceLock};
 
 /// What a run with observers has besides.
@@ -37,4 +37,5 @@ pub(super) struct SubmittedNode {
     pub(super) is_ok: bool,
     /// The step of its segment.
     pub(super) step: u32,
+    pub(super) lane: LaneId,
 }

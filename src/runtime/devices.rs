@@ -30,18 +30,24 @@ pub(crate) struct LaneId {
 }
 
 impl Devices {
-    /// Starts the reactor.
+    /// Starts the reactor of the executor with that address.
     ///
     /// # Errors
     /// If the operating system refuses to start its thread.
-    pub(crate) fn start(devices: Vec<Arc<dyn QueueDevice>>, pace: Pace, sanitizer: Option<Arc<Sanitizer>>) -> Result<Self> {
+    pub(crate) fn start(
+        devices: Vec<Arc<dyn QueueDevice>>,
+        pace: Pace,
+        sanitizer: Option<Arc<Sanitizer>>,
+        executor: usize,
+    ) -> Result<Self> {
         let (mut lanes, mut queued) = (Vec::new(), Vec::new());
         for (number, device) in devices.into_iter().enumerate() {
             let first = lanes.len();
             lanes.extend(device.timelines().into_iter().map(|timeline| Arc::new(RemoteLane::new(timeline, number as u32))));
             queued.push(Queued { device, first, lanes: (lanes.len() - first) as u32 });
         }
-        let reactor = Reactor::start(lanes, pace).map_err(|cause| Error::with_source(Kind::Thread, Box::new(cause)))?;
+        let reactor = Reactor::start(lanes, pace, executor);
+        let reactor = reactor.map_err(|cause| Error::with_source(Kind::Thread, Box::new(cause)))?;
         Ok(Self { devices: queued, reactor, sanitizer })
     }
 

@@ -6,7 +6,7 @@ use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use super::RunId;
-use crate::device::queue::Ran;
+use crate::device::queue::PartTime;
 use crate::error::Result;
 use crate::graph::NodeId;
 use crate::name::Name;
@@ -303,8 +303,8 @@ impl WorkSpan {
     }
 
     /// Returns when its CUDA device worked on it, if the executor takes
-    /// [device times](crate::exec::ExecutorBuilder). None for work that failed before the device came to it,
-    /// and for a body that enqueued nothing.
+    /// [device times](crate::exec::ExecutorBuilder). None for a body that enqueued nothing, for work that the
+    /// device never came to, if the driver does not tell, and on a lost device.
     pub fn on_device(&self) -> Option<DeviceSpan> {
         self.on_device.as_deref().copied()
     }
@@ -404,14 +404,15 @@ pub struct DeviceSpan {
     pub device: u32,
     /// The executor's stream of the device. Plans have streams of their own, which runs place on these.
     pub stream: u32,
-    /// When the device came to its first work: a kernel, a copy or a fill.
+    /// When the device came to its first work: a kernel, a copy or a fill, or what a library enqueued after
+    /// [`DeviceStream::raw`](crate::DeviceStream::raw). If the host is late with the rest, the wait counts.
     pub start: Instant,
     /// When the device had done the last of it.
     pub end: Instant,
 }
 
 impl DeviceSpan {
-    pub(crate) fn new(device: u32, Ran { lane, start, end }: Ran) -> Self {
+    pub(crate) fn new(device: u32, PartTime { lane, start, end }: PartTime) -> Self {
         Self { device, stream: lane, start, end }
     }
 }
@@ -446,7 +447,7 @@ pub struct WorkThread {
 /// How the work of a node or an operation was submitted to its device. On a CUDA device, operations are
 /// enqueued call by call. Nodes are enqueued call by call the first time. From the second time on they are
 /// part of a CUDA graph, if `ExecutorBuilder::cuda_graphs` are on and the calls
-/// are the same.
+/// are the same. With device times there are no CUDA graphs.
 ///
 /// # Examples
 /// An observer that counts the nodes that a CUDA graph has launched:

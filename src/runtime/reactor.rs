@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use super::{LaneFaults, RemoteLane, WaiterKey};
+use super::{LaneFaults, RemoteLane, WaiterKey, inside_executor};
 use crate::device::queue::Fault;
 use crate::sync::{AtomicBool, OnceLock, Ordering, Thread, current, fence, park, spawn, spin_loop, yield_now};
 
@@ -67,7 +67,8 @@ struct Watch {
 }
 
 impl Reactor {
-    pub(crate) fn start(lanes: Vec<Arc<RemoteLane>>, pace: Pace) -> std::io::Result<Self> {
+    /// Starts the thread. What it calls is inside of the executor with that address, as on its workers.
+    pub(crate) fn start(lanes: Vec<Arc<RemoteLane>>, pace: Pace, executor: usize) -> std::io::Result<Self> {
         let shared = Arc::new(Watch {
             lanes: lanes.into(),
             faults: LaneFaults::new(),
@@ -77,7 +78,7 @@ impl Reactor {
             is_over: AtomicBool::new(false),
         });
         let watching = shared.clone();
-        spawn("anabranch-reactor".into(), move || watching.watch())?;
+        spawn("anabranch-reactor".into(), move || inside_executor(executor, || watching.watch()))?;
         Ok(Self { shared })
     }
 

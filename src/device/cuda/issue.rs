@@ -79,17 +79,17 @@ fn issue_parts(
         let is_on = !has_refused || judge.goes_on(part as u32);
         let mut ops = (ops.start.max(issued)..ops.end).filter(|_| is_on);
         if let Some(times) = times.as_mut().filter(|_| is_on && !is_empty) {
-            times.enter(part, lanes.lane(part));
+            times.open(part, lanes.lane(part));
         }
         if let Err(error) = ops.try_for_each(|op| enqueue(&recording.device, stream, &recording.ops, op)) {
             recording.device.context.alive()?;
             judge.refused(part as u32, error);
             has_refused = true;
         }
-        times.iter_mut().for_each(|times| times.leave());
+        times.iter_mut().for_each(|times| times.close());
         lanes.leave(part)?;
     }
-    times.into_iter().for_each(PartEvents::leave);
+    times.into_iter().for_each(PartEvents::close);
     lanes.join()
 }
 
@@ -106,21 +106,35 @@ impl Recording {
             let mut times = self.times.take();
             let (stream, mut ops) = (self.stream().handle(), first..self.ops.len());
             let part_of = |op: usize| self.parts.partition_point(|part| part.ops as usize <= op) as u32 - 1;
-            let mut enter = |part| times.iter_mut().for_each(|times| times.enter(part, self.lane));
+            let mut open = |part| times.iter_mut().for_each(|times| times.open(part, self.lane));
             let mut enqueue = |op| {
                 let part = part_of(op);
-                enter(part as usize);
+                open(part as usize);
                 enqueue(&device, stream, &self.ops, op).map_err(|error| (part, error))
             };
             let refused = begun.and_then(|()| ops.try_for_each(&mut enqueue)).err();
             // The library's work belongs to the last part.
-            enter(self.parts.len() - 1);
+            open(self.parts.len().saturating_sub(1));
             (self.refused, self.times) = (refused, times);
         }
         drop(path);
         device.collect_if_asked();
         // The library may change the thread's context. The next driver call restores it.
         self.is_lent = true;
+    }
+}
+
+impl Recording {
+    /// Ends the times of a part whose library has had the stream: what follows is of the next part.
+    pub(super) fn end_library_part(&mut self) {
+        if let Some(times) = self.times.as_mut().filter(|times| times.is_open()) {
+            let path = lock(&self.device.path);
+            let current = self.device.context.make_current();
+            // On a lost device the part has no times.
+            let _ = current.map(|()| times.close());
+            drop(path);
+            self.device.collect_if_asked();
+        }
     }
 }
 

@@ -260,6 +260,7 @@ impl Queue for Recording {
 
     fn begin_part(&mut self, part: Part<'_>) {
         self.loans.clear();
+        self.end_library_part();
         let (ops, waits) = (self.ops.len() as u32, self.part_waits.len() as u32);
         self.part_waits.extend(part.waits);
         self.parts.push(RecordedPart { stream: part.stream, is_awaited: part.is_awaited, ops, waits });

@@ -1,29 +1,30 @@
 //! When the device worked on parts: two events with times around each, measured from an anchor.
 //!
-//! An anchor is an event of an idle stream, recorded while the host waits, so that its time on the host's
-//! clock is known. The driver's distances between events are 32-bit floats of milliseconds, and the two
-//! clocks drift apart. So there is a new anchor every second.
+//! An anchor is an event on an idle stream, whose time on the host's clock is known. The driver's distances
+//! between events are 32-bit floats of milliseconds, and the two clocks drift apart. So there is a new anchor
+//! every second. Only the first is awaited. A later one is recorded at a submission and looked at by a later
+//! submission. It is dropped if it came late, because the device was busy.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cudarc::driver::sys::{CUevent, CUstream};
+use cudarc::driver::sys::CUevent;
 
 use super::context::{Context, Stream};
 use super::device::Device;
 use super::driver::{Driver, NOT_READY, SUCCESS};
 use super::events::Events;
-use crate::device::queue::{PartTimes, Ran};
+use crate::device::queue::{PartTime, PartTimes};
 use crate::error::Result;
 use crate::sync::{Mutex, lock, spin_loop};
 
-const ANCHOR_AGE_MAX: Duration = Duration::from_secs(1);
-/// The best of this many tries is taken, because a thread may lose its core meanwhile.
-const ANCHOR_TRIES: u32 = 3;
-/// The longest that a try waits. An idle stream takes some microseconds, but a thread of the driver may have
-/// to start for the first.
-const ANCHOR_WAIT_MAX: Duration = Duration::from_millis(1);
+const ANCHOR_PERIOD: Duration = Duration::from_secs(1);
+/// The first anchor is the best of this many, because a thread may lose its core meanwhile.
+const FIRST_TRIES: u32 = 3;
+/// The longest that one of them waits. The device has no other work then, and takes some microseconds.
 const FIRST_WAIT_MAX: Duration = Duration::from_millis(100);
+/// An anchor that is off by more came late. Clocks drift apart by less in a second.
+const LATE_MAX_MS: f64 = 0.1;
 
 /// A device's clock beside the host's.
 pub(super) struct DeviceClock {
@@ -35,38 +36,42 @@ pub(super) struct DeviceClock {
 struct ClockState {
     events: Events,
     anchor: Option<Arc<Anchor>>,
+    /// The next anchor, which the device has perhaps not come to yet.
+    next: Option<Anchor>,
 }
 
 impl DeviceClock {
     /// Makes the clock of a device without other work. The context is current.
     pub(super) fn new(context: &Arc<Context>) -> Result<Self> {
         let (stream, mut events) = (Stream::new(context)?, Events::with_times());
-        let anchor = best(&stream, &mut events, FIRST_WAIT_MAX);
-        Ok(Self { stream, state: Mutex::new(ClockState { events, anchor }) })
+        let tries = (0..FIRST_TRIES).filter_map(|_| Anchor::awaited(&stream, &mut events));
+        let anchor = tries.min_by_key(|anchor| anchor.lag).map(Arc::new);
+        Ok(Self { stream, state: Mutex::new(ClockState { events, anchor, next: None }) })
     }
 
-    /// Returns an anchor; None if the device has never come to one. The context is current.
+    /// Returns an anchor; None if the device did not come to the first one. The context is current.
     fn anchor(&self) -> Option<Arc<Anchor>> {
         let mut state = lock(&self.state);
-        if state.anchor.as_ref().is_none_or(|anchor| anchor.at.elapsed() > ANCHOR_AGE_MAX) {
-            // If the device is too busy for a new one, the old one is better than none.
-            let new = best(&self.stream, &mut state.events, ANCHOR_WAIT_MAX);
-            state.anchor = new.or(state.anchor.take());
+        let anchor = state.anchor.clone()?;
+        if let Some(next) = state.next.take_if(|next| next.is_passed()) {
+            let expected_ms = 1e3 * (next.at - anchor.at).as_secs_f64();
+            if anchor.ms_to(next.event).is_some_and(|ms| (ms - expected_ms).abs() < LATE_MAX_MS) {
+                state.anchor = Some(Arc::new(next));
+                return state.anchor.clone();
+            }
         }
-        state.anchor.clone()
+        if state.next.is_none() && anchor.at.elapsed() > ANCHOR_PERIOD {
+            state.next = Anchor::recorded(&self.stream, &mut state.events, anchor.lag);
+        }
+        Some(anchor)
     }
 
     /// Destroys the unused events.
     pub(super) fn end(&self, driver: &Driver) {
         let mut state = lock(&self.state);
-        state.anchor = None;
+        (state.anchor, state.next) = (None, None);
         state.events.destroy(driver);
     }
-}
-
-fn best(stream: &Stream, events: &mut Events, wait_max: Duration) -> Option<Arc<Anchor>> {
-    let tries = (0..ANCHOR_TRIES).filter_map(|_| Anchor::new(stream, events, wait_max));
-    tries.min_by_key(|anchor| anchor.took).map(Arc::new)
 }
 
 /// An event, and the host's time when the device came to it.
@@ -74,8 +79,8 @@ struct Anchor {
     driver: &'static Driver,
     event: CUevent,
     at: Instant,
-    /// How long the host waited for it.
-    took: Duration,
+    /// How long an idle device takes from the call to the event.
+    lag: Duration,
 }
 
 // SAFETY: any thread may use the driver's handles.
@@ -84,22 +89,46 @@ unsafe impl Send for Anchor {}
 unsafe impl Sync for Anchor {}
 
 impl Anchor {
-    fn new(stream: &Stream, events: &mut Events, wait_max: Duration) -> Option<Self> {
-        let (context, driver) = (&*stream.context, stream.context.driver);
-        let mut anchor = Self { driver, event: events.take(context).ok()?, at: Instant::now(), took: Duration::ZERO };
-        record(context, anchor.event, stream.handle()).ok()?;
-        loop {
-            // SAFETY: the event was recorded in this context, and `anchor` owns it.
-            let queried = unsafe { (driver.event_query)(anchor.event) };
-            anchor.took = anchor.at.elapsed();
-            match queried {
-                SUCCESS => break,
-                NOT_READY if anchor.took < wait_max => spin_loop(),
+    /// Records an event on an idle stream, whose device takes that long to come to it.
+    fn recorded(stream: &Stream, events: &mut Events, lag: Duration) -> Option<Self> {
+        let (context, at) = (&*stream.context, Instant::now() + lag);
+        let anchor = Self { driver: context.driver, event: events.take(context).ok()?, at, lag };
+        // SAFETY: the event and the stream are of this context.
+        context.check(unsafe { (context.driver.event_record)(anchor.event, stream.handle()) }).ok()?;
+        Some(anchor)
+    }
+
+    /// Records one, and waits for it to know how long that takes.
+    fn awaited(stream: &Stream, events: &mut Events) -> Option<Self> {
+        let mut anchor = Self::recorded(stream, events, Duration::ZERO)?;
+        let took = loop {
+            match (anchor.query(), anchor.at.elapsed()) {
+                (SUCCESS, took) => break took,
+                (NOT_READY, took) if took < FIRST_WAIT_MAX => spin_loop(),
                 _ => return None,
             }
-        }
-        anchor.at += anchor.took / 2;
+        };
+        anchor.lag = took / 2;
+        anchor.at += anchor.lag;
         Some(anchor)
+    }
+
+    fn query(&self) -> u32 {
+        // SAFETY: the event was recorded, and `self` owns it.
+        unsafe { (self.driver.event_query)(self.event) }
+    }
+
+    fn is_passed(&self) -> bool {
+        self.query() != NOT_READY
+    }
+
+    /// Returns the time from the anchor to an event of the same device; None if the device has not come to
+    /// it.
+    fn ms_to(&self, event: CUevent) -> Option<f64> {
+        let mut ms = 0.0_f32;
+        // SAFETY: the call writes one number. Both events were recorded in one context.
+        let code = unsafe { (self.driver.event_elapsed)(&mut ms, self.event, event) };
+        (code == SUCCESS).then_some(f64::from(ms))
     }
 }
 
@@ -110,18 +139,12 @@ impl Drop for Anchor {
     }
 }
 
-fn record(context: &Context, event: CUevent, stream: CUstream) -> Result<()> {
-    // SAFETY: the event and the stream are of this context.
-    context.check(unsafe { (context.driver.event_record)(event, stream) })
-}
-
 /// The events around the parts of a recording. If a call fails, a part has no times, and no error: the calls
 /// that do work report the state of the device.
 pub(super) struct PartEvents {
-    device: Arc<Device>,
+    /// Before the device, whose end releases the context of its event.
     anchor: Arc<Anchor>,
-    /// When the first of the work was issued.
-    issued: Instant,
+    device: Arc<Device>,
     /// In the order of parts.
     parts: Vec<PartEvent>,
 }
@@ -129,6 +152,8 @@ pub(super) struct PartEvents {
 struct PartEvent {
     part: u32,
     lane: u32,
+    /// When the first of its work was issued.
+    issued: Instant,
     start: CUevent,
     end: Option<CUevent>,
 }
@@ -142,24 +167,29 @@ impl PartEvents {
     /// Returns None if the device takes no times. The context is current.
     pub(super) fn begin(device: &Arc<Device>) -> Option<Self> {
         let anchor = device.clock.as_ref()?.anchor()?;
-        Some(Self { device: device.clone(), anchor, issued: Instant::now(), parts: Vec::new() })
+        Some(Self { anchor, device: device.clone(), parts: Vec::new() })
     }
 
-    /// Records that the next work on the lane is the part's, unless earlier work was. Ends the part before,
-    /// which may have had work of a library.
-    pub(super) fn enter(&mut self, part: usize, lane: u32) {
+    /// Begins a part on a lane, unless it has begun. Ends the part before.
+    pub(super) fn open(&mut self, part: usize, lane: u32) {
         let part = part as u32;
         if self.parts.last().is_some_and(|last| last.part == part) {
             return;
         }
-        self.leave();
+        self.close();
+        let issued = Instant::now();
         if let Some(start) = self.record(lane) {
-            self.parts.push(PartEvent { part, lane, start, end: None });
+            self.parts.push(PartEvent { part, lane, issued, start, end: None });
         }
     }
 
-    /// Records that the last part has no more work, unless that is recorded.
-    pub(super) fn leave(&mut self) {
+    /// Returns whether the last part has begun, and not ended.
+    pub(super) fn is_open(&self) -> bool {
+        self.parts.last().is_some_and(|last| last.end.is_none())
+    }
+
+    /// Ends the last part, unless it has ended.
+    pub(super) fn close(&mut self) {
         if let Some(&PartEvent { lane, end: None, .. }) = self.parts.last() {
             let end = self.record(lane);
             self.parts.last_mut().expect("it has a last one").end = end;
@@ -168,10 +198,11 @@ impl PartEvents {
 
     fn record(&self, lane: u32) -> Option<CUevent> {
         let (clock, context) = (self.device.clock.as_ref()?, &*self.device.context);
-        let mut state = lock(&clock.state);
-        let event = state.events.take(context).ok()?;
-        let recorded = record(context, event, self.device.lanes[lane as usize].stream.handle());
-        recorded.inspect_err(|_| state.events.give_back(event)).ok().map(|()| event)
+        let event = lock(&clock.state).events.take(context).ok()?;
+        let stream = self.device.lanes[lane as usize].stream.handle();
+        // SAFETY: the event and the stream are of this context.
+        let recorded = context.check(unsafe { (context.driver.event_record)(event, stream) });
+        recorded.inspect_err(|_| lock(&clock.state).events.give_back(event)).ok().map(|()| event)
     }
 
     fn part(&self, part: u32) -> Option<&PartEvent> {
@@ -181,11 +212,7 @@ impl PartEvents {
 
     /// Returns the host's time when the device came to an event; None if it has not.
     fn time(&self, event: CUevent) -> Option<Instant> {
-        let mut ms = 0.0_f32;
-        // SAFETY: the call writes one number. Both events were recorded in the device's context, and `self`
-        // keeps them.
-        let code = unsafe { (self.device.driver.event_elapsed)(&mut ms, self.anchor.event, event) };
-        (code == SUCCESS).then(|| self.anchor.at + Duration::from_secs_f64(f64::from(ms.max(0.0)) / 1e3))
+        Some(self.anchor.at + Duration::from_secs_f64(self.anchor.ms_to(event)?.max(0.0) / 1e3))
     }
 }
 
@@ -194,13 +221,13 @@ impl PartTimes for PartEvents {
         self.part(part).is_some()
     }
 
-    fn of(&self, part: u32) -> Option<Ran> {
-        let &PartEvent { lane, start, end, .. } = self.part(part)?;
+    fn of(&self, part: u32) -> Option<PartTime> {
+        let &PartEvent { lane, issued, start, end, .. } = self.part(part)?;
         self.device.context.make_current().ok()?;
         let (start, end) = (self.time(start)?, self.time(end?)?);
         // The clocks agree to some microseconds: never before the call, and never later than now.
-        let end = end.min(Instant::now()).max(self.issued);
-        Some(Ran { lane, start: start.max(self.issued).min(end), end })
+        let end = end.min(Instant::now()).max(issued);
+        Some(PartTime { lane, start: start.max(issued).min(end), end })
     }
 }
 

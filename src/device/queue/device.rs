@@ -76,12 +76,12 @@ pub(crate) trait PartTimes: Send + Sync {
     /// Returns whether the device will tell it of a part: the part has work.
     fn has(&self, part: u32) -> bool;
     /// Returns it for a part; None before its end, and on a lost device.
-    fn of(&self, part: u32) -> Option<Ran>;
+    fn of(&self, part: u32) -> Option<PartTime>;
 }
 
 /// When a device worked on a part, on the host's clock, and on which lane.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ran {
+pub(crate) struct PartTime {
     pub(crate) lane: u32,
     pub(crate) start: Instant,
     pub(crate) end: Instant,

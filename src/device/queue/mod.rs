@@ -5,7 +5,7 @@ mod device;
 mod timeline;
 mod work;
 
-pub(crate) use device::{Event, Job, Judge, PartTimes, QueueDevice, Ran, Submitted};
+pub(crate) use device::{Event, Job, Judge, PartTime, PartTimes, QueueDevice, Submitted};
 pub(crate) use timeline::{Fault, Timeline};
 #[expect(unreachable_pub, reason = "named by hidden methods of public traits")]
 pub use work::Arg;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::engine_core::{EngineCore, NO_SLOT};
+use super::engine_core::EngineCore;
 use super::lanes::Lanes;
 use crate::device::StreamMut;
 use crate::device::queue::{self, Event, Judge, Part};
@@ -67,11 +67,12 @@ impl EngineCore {
     }
 
     fn submit(self: &Arc<Self>, mut operation: Runnable, kernel: Enqueue, chosen: Chosen, batch: &mut Batch<'_>) {
+        let number = operation.number();
         let mut granted = self.slots.granted(&mut operation);
         let lanes = self.lanes.as_ref().expect("the lane is of one");
         let Chosen { lane, placed, predecessors, events } = chosen;
         let faults = lanes.devices.faults();
-        let (outcome, end, begun) = self.submit_to(lanes, lane, &mut granted, kernel, &events);
+        let (outcome, end, begun) = self.submit_to(lanes, lane, number, &mut granted, kernel, &events);
         drop(events);
         let Some(End { point, event, has_waited }) = end else {
             lanes.placer().withdraw(placed);
@@ -99,6 +100,7 @@ impl EngineCore {
         &self,
         lanes: &Lanes,
         lane: LaneId,
+        number: u32,
         operation: &mut Granted<'_>,
         kernel: Enqueue,
         events: &[Arc<Recorded>],
@@ -106,7 +108,7 @@ impl EngineCore {
         let site = || Site { node: operation.full_name().into(), stream: format!("lane {}", lane.lane) };
         let site = lanes.devices.sanitizer().map(|_| site());
         let (mut called, mut refusal, mut kernel) = (Ok(()), Refusal { error: None, site }, Some(kernel));
-        let mut begun = self.begin_now(operation, NO_SLOT);
+        let mut begun = self.begin_now(operation, number);
         let waits = &mut events.iter().map(|recorded| recorded.event);
         let Submission { outcome, point } = Submission::new(lanes.devices.device(lane), lane.lane, waits, |stream| {
             stream.queue_mut().begin_part(Part { stream: 0, waits: &[], is_awaited: false });

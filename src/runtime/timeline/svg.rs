@@ -61,7 +61,8 @@ fn panel(kept: Kept) -> Panel {
     let Kept { mut spans, threads, .. } = kept;
     spans.sort_by_key(|span| span.start);
     let numbers = numbers(&spans);
-    let lines: Vec<Option<Line>> = spans.iter().map(|span| line(span, &numbers)).collect();
+    let has_device_times = spans.iter().any(|span| span.on_device().is_some());
+    let lines: Vec<Option<Line>> = spans.iter().map(|span| line(span, &numbers, has_device_times)).collect();
     let on_devices = spans.iter().filter_map(|span| span.on_device().map(|ran| Line::Device(ran.device, ran.stream)));
     let mut rows: Vec<Line> = lines.iter().copied().flatten().chain(on_devices).collect();
     rows.sort_unstable();
@@ -115,8 +116,9 @@ fn numbers(spans: &[WorkSpan]) -> HashMap<ThreadId, usize> {
     numbers
 }
 
-/// Returns the row of a span; none for runs, items, loops and branches.
-fn line(span: &WorkSpan, numbers: &HashMap<ThreadId, usize>) -> Option<Line> {
+/// Returns the row of a span; none for runs, items, loops and branches. With device times, what was enqueued
+/// is on the row of its thread.
+fn line(span: &WorkSpan, numbers: &HashMap<ThreadId, usize>, has_device_times: bool) -> Option<Line> {
     match &span.work.kind {
         WorkKind::Flow => return Some(Line::Flows),
         WorkKind::Node { .. } | WorkKind::Operation { .. } if span.polls > 0 => {}
@@ -124,7 +126,7 @@ fn line(span: &WorkSpan, numbers: &HashMap<ThreadId, usize>) -> Option<Line> {
     }
     if let (Some(plan), Some(id)) = (span.work.plan(), span.work.node_id())
         && span.launched != Launched::Host
-        && span.on_device().is_none()
+        && !has_device_times
     {
         let (schedule, local) = plan.inner().locate(id);
         let stream = schedule.stream_of(local);

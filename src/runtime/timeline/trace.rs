@@ -70,6 +70,34 @@ impl Trace {
         let ns = self.begin.map_or(0, |begin| time.saturating_duration_since(begin).as_nanos());
         ns as f64 / 1e3
     }
+
+    /// Serialises the work of devices: each is a process, and its streams are the threads.
+    fn serialize_devices<S: SerializeSeq>(&self, events: &mut S) -> Result<(), S::Error> {
+        let mut streams: BTreeMap<(u32, u32), Vec<(DeviceSpan, &WorkSpan)>> = BTreeMap::new();
+        for span in &self.kept.spans {
+            if let Some(ran) = span.on_device() {
+                streams.entry((ran.device, ran.stream)).or_default().push((ran, span));
+            }
+        }
+        for ((device, stream), mut spans) in streams {
+            // The host is the first process.
+            let (pid, tid) = (device + 2, stream + 1);
+            let (process, thread) = (format!("GPU {device}"), format!("stream {stream}"));
+            events.serialize_element(&Event { pid, ..Event::name("process_name", 0, &process) })?;
+            events.serialize_element(&Event { pid, ..Event::name("thread_name", tid, &thread) })?;
+            spans.sort_by_key(|(ran, _)| ran.start);
+            let mut last = 0.0_f64;
+            for (ran, span) in spans {
+                // Times of two anchors may overlap by some microseconds, and slices of a thread must not.
+                let ts = self.us(ran.start).max(last);
+                last = self.us(ran.end).max(ts);
+                let (name, cat, args) = (&*span.work.name, Some(span.work.kind_name()), Args::of(span));
+                let dur = Some(last - ts);
+                events.serialize_element(&Event { ph: "X", name, cat, pid, tid, ts: Some(ts), dur, args, id: None })?;
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Serialize for Trace {
@@ -95,31 +123,11 @@ impl Serialize for Events<'_> {
             let name = trace.kept.threads.iter().find(|(known, _)| known == id).map_or("a thread", |(_, name)| name);
             events.serialize_element(&Event::name("thread_name", tid, name))?;
         }
-        let streams = trace.kept.spans.iter().filter_map(WorkSpan::on_device);
-        let streams: BTreeMap<(u32, u32), DeviceSpan> = streams.map(|ran| ((ran.device, ran.stream), ran)).collect();
-        for ran in streams.into_values() {
-            let (pid, device) = (device_pid(ran), format!("GPU {}", ran.device));
-            events.serialize_element(&Event { pid, ..Event::name("process_name", 0, &device) })?;
-            let stream = format!("stream {}", ran.stream);
-            events.serialize_element(&Event { pid, ..Event::name("thread_name", ran.stream + 1, &stream) })?;
-        }
+        trace.serialize_devices(&mut events)?;
         for (span, number) in trace.kept.spans.iter().zip(1..) {
             let (ts, end) = (trace.us(span.start), trace.us(span.end));
             let (name, cat, tid) = (&*span.work.name, span.work.kind_name(), trace.threads[&span.thread.id]);
             let event = Event { name, cat: Some(cat), pid: 1, ..Event::default() };
-            if let Some(ran) = span.on_device() {
-                let (ts, dur) = (trace.us(ran.start), trace.us(ran.end) - trace.us(ran.start));
-                let (pid, tid) = (device_pid(ran), ran.stream + 1);
-                events.serialize_element(&Event {
-                    ph: "X",
-                    ts: Some(ts),
-                    dur: Some(dur),
-                    pid,
-                    tid,
-                    args: Args::of(span),
-                    ..event
-                })?;
-            }
             if is_slice(span) {
                 let dur = Some(end - ts);
                 events.serialize_element(&Event { ph: "X", ts: Some(ts), dur, tid, args: Args::of(span), ..event })?;
@@ -131,11 +139,6 @@ impl Serialize for Events<'_> {
         }
         events.end()
     }
-}
-
-/// Returns the number of a device among the processes of a trace. The host is the first.
-fn device_pid(ran: DeviceSpan) -> u32 {
-    ran.device + 2
 }
 
 /// Returns whether it is one call of a body: those of a thread are nested.

@@ -23,6 +23,7 @@ mod solver;
 mod tensors;
 mod thumbnails;
 mod times;
+mod times_told;
 mod vars;
 mod vars_faults;
 mod vars_streams;
