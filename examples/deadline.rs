@@ -28,7 +28,11 @@ struct Trip {
 
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
-    let deadlines: Vec<u64> = std::env::args().skip(1).map(|ms| ms.parse()).collect::<Result<_, _>>()?;
+    let deadlines: Vec<u64> = std::env::args()
+        .skip(1)
+        .map(|ms| ms.parse())
+        .collect::<Result<_, _>>()
+        .map_err(|_| "give deadlines in milliseconds, such as 1 10 100")?;
     let exec = Executor::host()?;
     let start = Trip::random(7);
     println!("a random trip through {CITIES} cities: {:.2}", start.length());

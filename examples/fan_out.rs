@@ -49,6 +49,7 @@ async fn main() -> Result<(), BoxError> {
     if let Some(file) = std::env::args().nth(1) {
         std::fs::write(&file, timeline.to_svg())
             .map_err(|error| format!("cannot write {file}: {error}; name a file in a folder that exists"))?;
+        println!("the picture of the run is {file}: open it in a browser");
     }
     Ok(())
 }

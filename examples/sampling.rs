@@ -39,7 +39,10 @@ struct Sample {
 
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
-    let seed = std::env::args().nth(1).map_or_else(|| Ok(fastrand::u64(..1000)), |seed| seed.parse())?;
+    let seed = std::env::args()
+        .nth(1)
+        .map_or_else(|| Ok(fastrand::u64(..1000)), |seed| seed.parse())
+        .map_err(|_| "the seed must be a whole number")?;
     let Sample { text, words, invented } = sample(&Executor::host()?, seed, 600).await?;
     println!("seed {seed}, {} letters, {words} words:\n\n{}\n", text.chars().count(), wrapped(&text, 100));
     println!("words that nobody wrote: {}", Vec::from_iter(invented).join(", "));

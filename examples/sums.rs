@@ -35,7 +35,10 @@ unsafe impl GlobalAlloc for Meter {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let elements: usize = std::env::args().nth(1).map_or(Ok(10_000_000), |count| count.parse())?;
+    let elements: usize = std::env::args()
+        .nth(1)
+        .map_or(Ok(10_000_000), |count| count.parse())
+        .map_err(|_| "give the number of elements, such as 1000000")?;
     let exec = Executor::host()?;
     for (name, streaming) in [("streamed", Streaming::strict()), ("not streamed", Streaming::off())] {
         let mut g = Graph::new();

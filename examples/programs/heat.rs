@@ -5,6 +5,7 @@
 //! cargo run --release --example heat -- [PICTURE.png]
 //! ```
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use anabranch::scope::{Store, Streaming, Tile, TileMut, TilePlace};
@@ -39,7 +40,8 @@ fn step(u: Tile<f32, 2>, mut v: TileMut<f32, 2>) {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let path = std::env::args().nth(1).unwrap_or_else(|| "heat.png".into());
+    let path = std::env::args().nth(1).map_or_else(|| std::env::temp_dir().join("heat.png"), PathBuf::from);
+    image::ImageFormat::from_path(&path).map_err(|_| "give a file for a picture, such as heat.png")?;
     let picture = Arc::new(Mutex::new(image::RgbImage::new(WIDTH as u32 / 2, HEIGHT as u32 / 2)));
     let mut g = Graph::new();
     let drawn = picture.clone();
@@ -66,7 +68,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{scope}");
     futures::executor::block_on(Executor::host()?.run(&plan, inputs! {}))?;
     picture.lock().expect("drawing does not panic").save(&path)?;
-    println!("{path}: at most {} bytes in memory, {} if nothing streams", scope.peak_bytes(), scope.unstreamed_bytes());
+    println!(
+        "{}: at most {} bytes in memory, {} if nothing streams",
+        path.display(),
+        scope.peak_bytes(),
+        scope.unstreamed_bytes()
+    );
     Ok(())
 }
 

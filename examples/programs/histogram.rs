@@ -42,7 +42,7 @@ async fn main() -> Result<(), BoxError> {
         Some(path) => path.into(),
         None => make().await?.into(),
     };
-    let bytes = tokio::fs::metadata(&*path).await?.len() as usize;
+    let bytes = tokio::fs::metadata(&*path).await.map_err(|error| format!("cannot read {path}: {error}"))?.len() as usize;
     let bar = ProgressBar::new(bytes as u64).with_style(ProgressStyle::with_template("{bar:40} {bytes} of {total_bytes}")?);
 
     let (mut g, shown) = (Graph::new(), bar.clone());

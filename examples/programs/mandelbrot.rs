@@ -53,6 +53,7 @@ struct Point {
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
     let path = std::env::args().nth(1).map_or_else(|| std::env::temp_dir().join("mandelbrot.png"), PathBuf::from);
+    image::ImageFormat::from_path(&path).map_err(|_| "give a file for a picture, such as mandelbrot.png")?;
     let started = Instant::now();
     let (picture, lengths) = draw(&Executor::host()?, VALLEY).await?;
     println!("{} tiles side by side in {:.1?}", lengths.len(), started.elapsed());

@@ -64,6 +64,6 @@ impl<'de> Deserialize<'de> for Cost {
 
         let ns = from.deserialize_any(Nanoseconds)?;
         let is_right = (0.0..=COST_NS_MAX).contains(&ns);
-        if is_right { Ok(Self(ns)) } else { Err(D::Error::custom(format!("a cost of {ns:?} ns: a cost is from 0 to 10^15"))) }
+        if is_right { Ok(Self(ns)) } else { Err(D::Error::custom(format!("the cost is {ns:?} ns; it must be from 0 to 10^15"))) }
     }
 }

@@ -87,8 +87,11 @@ impl Chooser {
     pub(crate) fn misfit_at_end(&self) -> Option<String> {
         let (made, given) = (self.made.len(), if let Order::Replay(choices) = &self.order { choices.len() } else { 0 });
         let is_left = given > made;
-        let left =
-            || format!("{given} choices were given to replay, and {made} were made: give as many as the simulation printed");
+        let left = || {
+            format!(
+                "{given} choices were given to replay, and {made} were possible: give as many as a simulation with a seed printed"
+            )
+        };
         self.misfit.clone().or_else(|| is_left.then(left))
     }
 

@@ -230,7 +230,7 @@ pub(crate) enum Kind {
 
     #[error("{fault}")]
     Simulation { fault: String },
-    #[error("the test failed in order number {order}, counted from 0: replay it with Order::Replay(vec!{choices:?})")]
+    #[error("the test failed in order {order}, the first being 0: replay it with Order::Replay(vec!{choices:?})")]
     Order { order: u64, choices: Vec<u32> },
 
     // A run that cannot start.

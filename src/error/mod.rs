@@ -341,7 +341,8 @@ impl Error {
 
     /// Returns the name of the node or operation that the error is about, if it is about one. The name of a
     /// node in a loop or branch is its path: `loop/body/node`, `loop/condition/node`, `branch/arm 0/node`.
-    /// For a cycle it is one of its nodes.
+    /// For a cycle it is one of its nodes. Of a test that failed in [`explore`](crate::explore), it is that
+    /// of the test's error.
     pub fn node(&self) -> Option<&str> {
         use Kind::*;
         match &*self.0.kind {
@@ -373,6 +374,7 @@ impl Error {
             | TooManyIterations { node, .. }
             | NoSuchArm { node, .. } => Some(node),
             Within { node, .. } | Replaced { node, .. } | Policy { node, .. } => node.as_deref(),
+            Order { .. } => self.cause().and_then(Self::node),
             HeldTwice { second: node, .. } | PhaseBack { target: node, .. } | FeedbackForward { reader: node, .. } => Some(node),
             PhaseRange { node, .. } | FeedbackPhases { node, .. } | ForeignState { name: node, .. } => Some(node),
             PhasesApart { second: node, .. } | LaterPhase { target: node, .. } => Some(node),

@@ -48,7 +48,8 @@ impl Executor {
 /// `orders_max` times. On real threads, the nodes of a graph run in one of these orders.
 ///
 /// `test` must do the same each time, except for the choices of the executor. So it awaits runs one by one,
-/// and uses no time and no I/O.
+/// and uses no time and no I/O. If a node has I/O, let it be a closure or an input, for which the test has a
+/// constant.
 ///
 /// `test` may also await the results of a pipeline, or of [`Executor::run_stream`]: then the nodes of all
 /// items in flight run in every order. If it awaits each result at once, an item begins as soon as there is

@@ -72,7 +72,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
                 let has_run = self.record(member, stream, &mut begun);
                 if let (Some(begun), Some(is_ok)) = (begun, has_run) {
                     let end = Instant::now();
-                    // What is queued behind it on the device can begin from now on.
+                    // Work that is queued behind it on the device can begin from now on.
                     item.note_end(member.node, end);
                     observed.push((part, begun, is_ok, end));
                 }

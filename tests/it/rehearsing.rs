@@ -145,7 +145,7 @@ fn a_failing_order_says_how_to_come_back_to_it() {
     let choices: Vec<u32> = text.split(['[', ']']).nth(1).unwrap().split(", ").map(|choice| choice.parse().unwrap()).collect();
     assert_eq!(
         text,
-        format!("the test failed in order number {}, counted from 0: replay it with Order::Replay(vec!{choices:?})", seen - 1)
+        format!("the test failed in order {}, the first being 0: replay it with Order::Replay(vec!{choices:?})", seen - 1)
     );
     let again = Executor::builder().simulated(Order::Replay(choices), Faults::default()).build().unwrap();
     assert_eq!(order_of(&again, &fan), [2, 0, 1]);

@@ -28,7 +28,8 @@ use crate::Failure;
 #[command(
     name = "anabranch",
     version,
-    after_help = "Exit codes: 0 done, 1 the graph, the plan or the description is not valid, 2 wrong usage.\n\nExamples:\n  \
+    verbatim_doc_comment,
+    after_help = "Exit codes: 0 done, 1 the graph, the plan or the description is not valid, 2 wrong usage, or a file that cannot be read or written.\n\nExamples:\n  \
     anabranch plan graph.json --policy ranked --max-streams 4\n  \
     anabranch plan graph.json --format svg -o plan.svg\n  \
     anabranch simulate graph.json --policy per-operator --seed 7 --format perfetto -o trace.json\n  \

@@ -129,7 +129,7 @@ fn bad_graphs_are_named_by_place() {
             "nodes[1].inputs[0].output: invalid value: integer `-1`, expected u32",
         ),
         (node(r#""inputs": [{"node": "a", "output": 4294967296}]"#), "nodes[1].inputs[0].output: invalid value"),
-        (node(r#""cost_us": -0.5"#), "nodes[1].cost_us: a cost of -0.5 us: a cost is from 0 to 10^12"),
+        (node(r#""cost_us": -0.5"#), "nodes[1].cost_us: the cost is -0.5 us; it must be from 0 to 10^12"),
         (node(r#""cost_us": 1e999"#), "nodes[1].cost_us: number out of range"),
         (node(r#""devices": [1024]"#), "nodes[1].devices: device 1024 is out of range: the largest is 1023"),
         (node(r#""devices": [1, 1]"#), "node 'b' names device 1 twice"),
@@ -271,8 +271,8 @@ fn files_that_are_not_plain_utf_8_are_named() {
         (wide(u16::to_le_bytes, ""), "is UTF-16, or binary: save it as UTF-8\n"),
         (wide(u16::to_be_bytes, ""), "is UTF-16, or binary: save it as UTF-8\n"),
         (format!("{mark}{graph}").into_bytes(), "begins with a byte order mark: save it as UTF-8 without one\n"),
-        (b"digraph { a -> b }\n".to_vec(), "the text is no JSON: it begins with 'digraph { a -> b }'\n"),
-        (b" nodes:\n  - a\n".to_vec(), "the text is no JSON: it begins with 'nodes:'\n"),
+        (b"digraph { a -> b }\n".to_vec(), "the text is not JSON: it begins with 'digraph { a -> b }'\n"),
+        (b" nodes:\n  - a\n".to_vec(), "the text is not JSON: it begins with 'nodes:'\n"),
         (b"\x89PNG\r\n".to_vec(), "is not UTF-8 text\n"),
     ] {
         assert_eq!(fault(&bytes), format!("error: -: {expected}"));
@@ -286,7 +286,7 @@ fn texts_that_are_not_plain_json_are_named() {
     assert_eq!(fault("{\0\"\0"), "the text is UTF-16, or binary: save it as UTF-8");
     assert_eq!(fault("\0{\0\""), "the text is UTF-16, or binary: save it as UTF-8");
     assert_eq!(fault(" \n"), "the text is empty: it should be JSON");
-    assert_eq!(fault("<svg>"), "the text is no JSON: it begins with '<svg>'");
+    assert_eq!(fault("<svg>"), "the text is not JSON: it begins with '<svg>'");
 }
 
 #[test]

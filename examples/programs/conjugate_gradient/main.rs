@@ -89,6 +89,9 @@ async fn main() -> ExitCode {
 
 /// Returns whether the residual became small enough.
 async fn run(args: &Args) -> Result<bool, BoxError> {
+    if !(args.tolerance >= 0.0) {
+        return Err(format!("the tolerance must be 0 or more, not {}", args.tolerance).into());
+    }
     if let Some(points) = args.generate {
         write_matrix_market_sym(&args.matrix, &poisson(points), Symmetric)?;
     }

@@ -125,7 +125,7 @@ fn is_false(flag: &bool) -> bool {
 fn cost<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
     let cost = f64::deserialize(from)?;
     let is_right = (0.0..=COST_US_MAX).contains(&cost);
-    if is_right { Ok(cost) } else { Err(D::Error::custom(format!("a cost of {cost:?} us: a cost is from 0 to 10^12"))) }
+    if is_right { Ok(cost) } else { Err(D::Error::custom(format!("the cost is {cost:?} us; it must be from 0 to 10^12"))) }
 }
 
 fn devices<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<u32>>, D::Error> {

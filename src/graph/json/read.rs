@@ -75,7 +75,7 @@ pub(crate) fn no_json(text: &str) -> Option<String> {
         Some(_) if ["true", "false", "null"].iter().any(is_word) => None,
         Some(_) => {
             let line = start.chars().take_while(|&char| char != '\n').map(|char| if char.is_control() { ' ' } else { char });
-            Some(format!("the text is no JSON: it begins with {}", quoted(&line.take(100).collect::<String>())))
+            Some(format!("the text is not JSON: it begins with {}", quoted(&line.take(100).collect::<String>())))
         }
     }
 }

@@ -166,8 +166,8 @@ fn malformed_costs_are_named_by_file_and_place() {
     // Each message was seen with the place that it has here.
     for (file, text, expected) in [
         ("c.yaml", "p.top_a_pass_0: many\n", "c.yaml: p.top_a_pass_0: invalid type: string"),
-        ("c.yaml", "p.top_a_pass_0: -5\n", "c.yaml: p.top_a_pass_0: a cost of -5.0 ns: a cost is from 0 to 10^15"),
-        ("c.yaml", "p.top_a_pass_0: 1e300\n", "c.yaml: p.top_a_pass_0: a cost of 1e300 ns: a cost is from 0 to 10^15"),
+        ("c.yaml", "p.top_a_pass_0: -5\n", "c.yaml: p.top_a_pass_0: the cost is -5.0 ns; it must be from 0 to 10^15"),
+        ("c.yaml", "p.top_a_pass_0: 1e300\n", "c.yaml: p.top_a_pass_0: the cost is 1e300 ns; it must be from 0 to 10^15"),
         ("c.yaml", "p.top_a_pass_0: .nan\n", "c.yaml: p.top_a_pass_0: "),
         ("c.yaml", "- 1\n- 2\n", "c.yaml: "),
         ("c.yaml", "a: {b: 1}\n", "c.yaml: a: "),
