@@ -89,7 +89,7 @@ async fn main() -> ExitCode {
 
 /// Returns whether the residual became small enough.
 async fn run(args: &Args) -> Result<bool, BoxError> {
-    if !(args.tolerance >= 0.0) {
+    if args.tolerance.is_nan() || args.tolerance < 0.0 {
         return Err(format!("the tolerance must be 0 or more, not {}", args.tolerance).into());
     }
     if let Some(points) = args.generate {
