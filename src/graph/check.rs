@@ -184,11 +184,16 @@ pub(crate) fn cycle_of(links: &Links, order: &[NodeId]) -> Vec<NodeId> {
 
 /// Returns the error for an unknown node name. It has a similar name, or else some of the known names.
 pub(crate) fn unknown_node(shape: &Shape, name: &str) -> Error {
-    let names = shape.nodes().iter().map(|node| &node.name);
-    let near = names.take(10_000).filter(|known| is_near(known, name)).min_by_key(|known| known.len().abs_diff(name.len()));
+    let near = near_name(shape.nodes().iter().map(|node| &*node.name), name).map(|near| near.to_owned().into());
     let some = shape.nodes().iter().take(8).map(|node| node.name.clone()).collect();
     let (name, nodes) = (name.chars().take(64).collect(), shape.nodes().len());
-    Kind::UnknownNode { name, near: near.cloned(), some, nodes }.into()
+    Kind::UnknownNode { name, near, some, nodes }.into()
+}
+
+/// Returns the name that is most similar to another, if one is similar.
+pub(super) fn near_name<'n>(names: impl Iterator<Item = &'n str>, name: &str) -> Option<&'n str> {
+    let near = names.take(10_000).filter(|known| is_near(known, name));
+    near.min_by_key(|known| known.len().abs_diff(name.len()))
 }
 
 /// Whether two names are similar, at low cost: they are equal but for case, for one letter or for two swapped

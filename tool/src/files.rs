@@ -19,6 +19,7 @@ pub(crate) fn graph(path: &Path) -> Result<Shape, Failure> {
     let mut shape = Shape::from_json(&text).map_err(|error| {
         let hint = match Looks::of(&text) {
             Some(Looks::Description) => "; this looks like an application description, which `anabranch pipeline` reads",
+            Some(Looks::Plan) => "; this looks like a plan, which `anabranch verify GRAPH --plan PLAN` reads",
             _ => "",
         };
         Failure::Invalid(format!("{}: {error}{hint}", path.display()))
@@ -35,6 +36,7 @@ pub(crate) fn graph(path: &Path) -> Result<Shape, Failure> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Looks {
     Graph,
+    Plan,
     Description,
 }
 
@@ -42,10 +44,12 @@ impl Looks {
     /// Guesses the format from the keys of the outermost object.
     pub(crate) fn of(text: &str) -> Option<Self> {
         let keys: BTreeMap<String, IgnoredAny> = serde_json::from_str(text).ok()?;
-        match keys.contains_key("nodes") {
-            true => Some(Self::Graph),
-            false if ["subcomponents", "stmSchedules"].iter().any(|key| keys.contains_key(*key)) => Some(Self::Description),
-            false => None,
+        let has = |any: &[&str]| any.iter().any(|&key| keys.contains_key(key));
+        match () {
+            () if has(&["policy", "programs"]) => Some(Self::Plan),
+            () if has(&["nodes"]) => Some(Self::Graph),
+            () if has(&["subcomponents", "stmSchedules"]) => Some(Self::Description),
+            () => None,
         }
     }
 }

@@ -68,7 +68,7 @@ fn outlines(args: &StreamArgs) -> Result<Vec<Outline>, Failure> {
         let hint = match Looks::of(&text) {
             Some(Looks::Graph) => "; this looks like a graph, which `anabranch plan` reads",
             Some(Looks::Description) => "; this looks like an application description, which `anabranch pipeline` reads",
-            None => "",
+            Some(Looks::Plan) | None => "",
         };
         Failure::Invalid(format!("{}: {error}{hint}", args.file.display()))
     })?;

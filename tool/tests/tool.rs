@@ -121,6 +121,10 @@ fn bad_graphs_are_named_by_place() {
         (node(r#""inputs": [{"node": "c"}]"#), "nodes[1].inputs[0].node: there is no node named 'c'"),
         (node(r#""after": ["a", "x"]"#), "nodes[1].after[1]: there is no node named 'x'"),
         (
+            r#"{"nodes": [{"name": "alpha", "backend": "cpu", "after": ["alpa"]}]}"#.into(),
+            "nodes[0].after[0]: there is no node named 'alpa'; did you mean 'alpha'?",
+        ),
+        (
             node(r#""inputs": [{"node": "a", "memory": "disk"}]"#),
             "nodes[1].inputs[0].memory: unknown variant `disk`, expected `cpu` or `gpu` at line 1",
         ),
@@ -256,6 +260,13 @@ fn choices_that_there_are_not_are_refused() {
     let (code, message) = refused(&["simulate", "graphs/worked.json", "--compute", "1", "--replay", "9,9,9"]);
     assert_eq!(code, 2);
     assert!(message.starts_with("error: choice number 0 to replay, counted from 0, is 9, and there are "), "{message}");
+}
+
+#[test]
+fn a_plan_that_is_given_as_a_graph_is_called_one() {
+    let plan = printed(&["plan", "graphs/worked.json", "--format", "json"]);
+    let told = fault(plan.as_bytes());
+    assert!(told.ends_with("; this looks like a plan, which `anabranch verify GRAPH --plan PLAN` reads\n"), "{told}");
 }
 
 #[test]

@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 
 use super::fault::{fault, quoted};
 use crate::error::Result;
+use crate::graph::check::near_name;
 use crate::graph::shape::Link;
 use crate::graph::{Backend, COST_US_MAX, Control, DEVICE_MAX, Edge, EdgeKind, Memory, NODES_MAX, NodeId, Shape};
 
@@ -331,7 +332,11 @@ impl GraphForm<'_> {
                 true => {
                     format!("{} is outside of this graph: the loop or branch around can read it, or come after it", quoted(name))
                 }
-                false => format!("there is no node named {}", quoted(name)),
+                false => {
+                    let near = near_name(self.nodes.iter().map(|node| &*node.name), name);
+                    let hint = near.map_or_else(String::new, |near| format!("; did you mean {}?", quoted(near)));
+                    format!("there is no node named {}{hint}", quoted(name))
+                }
             };
             ids.get(name).copied().ok_or_else(|| fault(&path(), &why()))
         };
