@@ -17,6 +17,8 @@ use crate::sync::{Mutex, Ordering, lock};
 /// The most nodes on a lane that are not known to be done. If more work is enqueued than the driver has room
 /// for, the driver blocks the thread.
 const BACKLOG_MAX: u64 = 512;
+/// The same with device times: each node has two more entries in the driver's queue.
+const TIMED_BACKLOG_MAX: u64 = 340;
 /// The most nodes that are submitted together. The end of each submission is marked.
 const SEGMENT_MAX: u64 = 256;
 
@@ -115,8 +117,9 @@ impl QueueDevice for Gpu {
             return None;
         }
         let issued = self.device.issued(lane);
-        let point = issued.checked_sub(BACKLOG_MAX - SEGMENT_MAX)?;
-        (issued >= BACKLOG_MAX && !self.device.has_reached((lane, issued - BACKLOG_MAX + 1))).then_some(point)
+        let max = if self.device.clock.is_some() { TIMED_BACKLOG_MAX } else { BACKLOG_MAX };
+        let point = issued.checked_sub(max - SEGMENT_MAX)?;
+        (issued >= max && !self.device.has_reached((lane, issued - max + 1))).then_some(point)
     }
 
     fn mark(&self, lane: u32) -> Result<u64> {

@@ -179,7 +179,15 @@ fn a_long_chain_has_no_more_events_than_nodes_in_flight() {
     let (mut g, _, up) = uploaded("up");
     let last = (0..3_000).fold(up, |last, node| g.try_kernel(node.to_string(), (&last, &last), adding()));
     output_by_host(&mut g, &last, |x| x[0]);
-    block_on(exec.run(&g.compile_with(&Single).unwrap(), inputs! { "x" => vec![0.0_f32] })).unwrap();
+    gpu.device.stall_operation(Which::Kernel, 1);
+    let mut run = exec.run(&g.compile_with(&Single).unwrap(), inputs! { "x" => vec![0.0_f32] });
+    assert!(poll_once(&mut run).is_pending());
+    until(|| gpu.device.calls_of("cuLaunchKernel") > 256);
+    // It has ended its work, because the lane has no room.
+    wait_for_worker(&exec);
+    assert!(gpu.device.calls_of("cuLaunchKernel") <= 600, "{}", gpu.device.calls_of("cuLaunchKernel"));
+    gpu.device.release_stall();
+    block_on(run).unwrap();
     assert_eq!(timeline.nodes().iter().filter(|span| span.on_device().is_some()).count(), 3_002);
     assert!(gpu.device.counters().events < 2_500, "{:?}", gpu.device.counters());
     drop(exec);
