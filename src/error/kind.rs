@@ -230,8 +230,8 @@ pub(crate) enum Kind {
 
     #[error("{fault}")]
     Simulation { fault: String },
-    #[error("the test failed in order {order}, the first being 0: replay it with Order::Replay(vec!{choices:?})")]
-    Order { order: u64, choices: Vec<u32> },
+    #[error("the test failed in order {order}, the first being 0: replay it with Order::Replay(vec!{choices:?}){chosen}")]
+    Order { order: u64, choices: Vec<u32>, chosen: String },
 
     // A run that cannot start.
     #[error("the plan has no {what} named '{name}'; it has {}", list(.known))]

@@ -39,6 +39,15 @@ impl Executor {
         self.choices_made().into_iter().map(|choice| choice.0).collect()
     }
 
+    /// Returns `; it chose 'a', 'b'`, for an error.
+    fn chosen(&self) -> String {
+        let names = self.core().choices.as_ref().map_or_else(Vec::new, |choices| choices.names());
+        let (count, named) = (self.choices().len(), names.len());
+        let names: Vec<String> = names.iter().map(|name| format!("'{name}'")).collect();
+        let more = if count > named { format!(" and {} more", count - named) } else { String::new() };
+        if names.is_empty() { String::new() } else { format!("; it chose {}{more}", names.join(", ")) }
+    }
+
     fn choices_made(&self) -> Vec<(u32, u32)> {
         self.core().choices.as_ref().map_or_else(Vec::new, |choices| choices.made())
     }
@@ -84,7 +93,7 @@ pub fn explore(orders_max: u64, mut test: impl FnMut(&Executor) -> Result<()>) -
             return Ok(Explored { orders, is_complete: false });
         }
         let exec = Executor::builder().simulated(order, Faults::default()).build()?;
-        let failing = || Kind::Order { order: orders, choices: exec.choices() };
+        let failing = || Kind::Order { order: orders, choices: exec.choices(), chosen: exec.chosen() };
         let tested = catch_unwind(AssertUnwindSafe(|| test(&exec))).unwrap_or_else(|panic| {
             eprintln!("{}", failing().into());
             resume_unwind(panic)

@@ -12,6 +12,7 @@ use super::step_state::phase;
 use crate::device::host::{Alone, Pace, Queue, Resume, Ticket, Tickets, aside};
 use crate::error::{BoxError, panic_message, shielded};
 use crate::graph::NodeId;
+use crate::name::Name;
 use crate::runtime::{Choices, Ended, STEPS_MAX, at_core, inside_executor};
 use crate::sync::{MutexGuard, Ordering, fence};
 
@@ -181,10 +182,13 @@ impl RunInner {
             }
             // One ticket for each program, in an order that follows from the run alone.
             let mut singles: Vec<Ticket> = tickets.drain(..).flat_map(Ticket::singles).collect();
-            let (choice, misfit) = choices.choose(singles.len());
+            let among = singles.len();
+            let (choice, misfit) = choices.choose(among);
             let chosen = singles.swap_remove(choice);
             // Other items may be over, and wait for their results to be taken.
-            let item = self.item(chosen.first() / self.code().programs());
+            let programs = self.code().programs();
+            let item = self.item(chosen.first() / programs);
+            choices.note(among, || item.next_node(chosen.first() % programs));
             misfit.into_iter().for_each(|misfit| item.add_fault(None, misfit));
             tickets.extend(singles);
             let mut queue = Alone::for_a_step(tickets, &self.progress);
@@ -204,6 +208,14 @@ impl RunInner {
 }
 
 impl Item<'_> {
+    /// Returns the name of the node that a program comes to next.
+    fn next_node(self, program: u32) -> Option<Name> {
+        // ORDERING: Relaxed: the caller has the program's ticket, and nothing else runs.
+        let place = self.at.places[program as usize].load(Ordering::Relaxed);
+        let node = self.code().nodes_of(place >> 1).next()?;
+        Some(self.run.plan.inner().name_of(node))
+    }
+
     /// Returns the place of an async node in the wake set, which has those of all iterations.
     fn wake_index(self, index: u32) -> u32 {
         self.at.number * self.at.asyncs.len() as u32 + index

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use anabranch::sim::{Faults, Order};
-use anabranch::{Executor, Graph, Inputs, Plan, Value, explore};
+use anabranch::{Engine, Executor, Graph, Inputs, Op, Plan, Value, explore};
 
 use crate::support::{block_on, plan};
 
@@ -143,11 +143,34 @@ fn a_failing_order_says_how_to_come_back_to_it() {
     let error = explore(100, failing).unwrap_err();
     let text = error.to_string();
     let choices: Vec<u32> = text.split(['[', ']']).nth(1).unwrap().split(", ").map(|choice| choice.parse().unwrap()).collect();
-    assert_eq!(
-        text,
-        format!("the test failed in order {}, the first being 0: replay it with Order::Replay(vec!{choices:?})", seen - 1)
-    );
+    let told = format!("the test failed in order {}, the first being 0: replay it with Order::Replay(vec!{choices:?})", seen - 1);
+    assert_eq!(text, told + "; it chose 'm2', 'm0'");
     let again = Executor::builder().simulated(Order::Replay(choices), Faults::default()).build().unwrap();
     assert_eq!(order_of(&again, &fan), [2, 0, 1]);
     assert!(format!("{error:#}").contains("the plan has no input named 'none'"), "{error:#}");
+}
+
+// Seen to fail with names of nodes only.
+#[test]
+fn the_error_of_an_order_names_the_operations_that_were_chosen() {
+    let error = explore(100, |exec: &Executor| {
+        let (engine, ran) = (Engine::new(exec)?, Arc::new(Mutex::new(Vec::new())));
+        let (x, y) = (engine.var("x", 1), engine.var("y", 2));
+        for (name, var) in [("grow x", &x), ("grow y", &y)] {
+            let ran = ran.clone();
+            engine.try_push(Op::task(name, var, var, move |value: &i32| {
+                ran.lock().unwrap().push(name);
+                value * 10
+            }))?;
+        }
+        block_on(engine.idle())?;
+        let order = ran.lock().unwrap().clone();
+        if order == ["grow y", "grow x"] {
+            block_on(exec.run(&fan(1).0, Inputs::new().with("none", 1))).map(drop)
+        } else {
+            Ok(())
+        }
+    })
+    .unwrap_err();
+    assert!(error.to_string().ends_with("; it chose 'grow y'"), "{error}");
 }

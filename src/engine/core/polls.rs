@@ -119,13 +119,14 @@ impl EngineCore {
 
     /// Takes out the ready operation that the simulated executor chooses.
     fn draw(&self) -> Option<Runnable> {
-        let choice = match (self.ready.len(), &*lock(&self.registration)) {
-            (0, _) | (_, None) => None,
-            (among, Some(registration)) => registration.core.choices.as_ref().map(|choices| choices.choose(among)),
-        };
-        let (place, misfit) = choice?;
+        let among = self.ready.len();
+        let core = lock(&self.registration).as_ref().filter(|_| among > 0)?.core.clone();
+        let choices = core.choices.as_ref()?;
+        let (place, misfit) = choices.choose(among);
         misfit.iter().for_each(|misfit| self.keep_failure(misfit));
-        self.ready.remove(&self.slots, place)
+        let mut drawn = self.ready.remove(&self.slots, place)?;
+        choices.note(among, || Some(self.slots.granted(&mut drawn).name.clone()));
+        Some(drawn)
     }
 
     /// Ends the ready operations of a flow if it is cancelled, and of the flows within it if `is_over`. Runs

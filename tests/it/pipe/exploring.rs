@@ -485,7 +485,7 @@ fn a_failure_names_choices_that_give_the_same_order_of_items_again() {
         let text = error.unwrap_err().to_string();
         let choices: Vec<u32> =
             text.split(['[', ']']).nth(1).unwrap().split(", ").map(|choice| choice.parse().unwrap()).collect();
-        assert!(text.contains(&format!("order number {}", tried - 1)), "{text}");
+        assert!(text.contains(&format!("order {}, the first being 0", tried - 1)), "{text}");
         let again = Executor::builder().simulated(Order::Replay(choices.clone()), Faults::default()).build().unwrap();
         assert_eq!((order(&again), again.choices()), (wanted.to_vec(), choices));
     }
