@@ -16,7 +16,7 @@ use crate::name::Name;
 /// |---|---|---|
 /// | `anabranch_work_total` | `kind`, `name`, `ended` | counter: runs, items, flows, nodes and operations that have ended |
 /// | `anabranch_wait_seconds` | `kind`, `name` | histogram: from ready to begun |
-/// | `anabranch_run_seconds` | `kind`, `name` | histogram: from begun to ended; of work on a CUDA device what the device took, with device times |
+/// | `anabranch_run_seconds` | `kind`, `name` | histogram: from begun to ended; with device times, what a GPU took |
 /// | `anabranch_runs_in_flight`, `anabranch_runs_waiting`, `anabranch_runs_in_limbo` | | gauges, set by [`Metrics::set_gauges`] |
 /// | `anabranch_operations_pending`, `anabranch_flows_in_flight`, `anabranch_flows_suspended` | | gauges |
 /// | `anabranch_work_queued`, `anabranch_workers`, `anabranch_workers_asleep` | | gauges |

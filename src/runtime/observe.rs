@@ -391,7 +391,7 @@ impl Ended {
 ///
 /// let observer = |span: &WorkSpan| {
 ///     if let Some(ran) = span.on_device() {
-///         println!("{} took {:?} on stream {} of GPU {}", span.work.name, ran.end - ran.start, ran.stream, ran.device);
+///         println!("GPU {}, stream {}: {} took {:?}", ran.device, ran.stream, span.work.name, span.run_time());
 ///     }
 /// };
 /// # let exec = anabranch::Executor::builder().observer(std::sync::Arc::new(observer)).build()?;

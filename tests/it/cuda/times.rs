@@ -178,7 +178,7 @@ fn every_iteration_of_a_loop_has_times() {
 
 /// Uploads `x` and adds it to itself in `early`, whose end only the device waits for: for `late`, after a
 /// gate on the host.
-pub(super) fn unawaited(g: &mut Graph, x: &Value<Vec<f32>>) -> Value<HostBuffer<f32>> {
+fn unawaited(g: &mut Graph, x: &Value<Vec<f32>>) -> Value<HostBuffer<f32>> {
     let up = g.try_kernel("up", x, upload);
     let early = g.try_kernel("early", (&up, &up), adding());
     let gate = g.task("gate", x, |_: &Vec<f32>| ());
@@ -191,16 +191,21 @@ pub(super) fn unawaited(g: &mut Graph, x: &Value<Vec<f32>>) -> Value<HostBuffer<
 fn a_node_that_the_host_does_not_wait_for_has_times() {
     let gpu = Gpu::new();
     let (exec, timeline) = timed(&gpu);
-    let mut g = Graph::new();
-    let x = g.input::<Vec<f32>>("x");
-    let down = unawaited(&mut g, &x);
-    g.output("down", &down);
-    block_on(exec.run(&g.compile_with(&PerOperator).unwrap(), inputs! { "x" => vec![1.0_f32] })).unwrap();
+    block_on(exec.run(&unawaited_plan(), inputs! { "x" => vec![1.0_f32] })).unwrap();
     let spans = timeline.nodes();
     let [early, late] = ["early", "late"].map(|name| on_device(&spans, name));
     assert!(early.end <= late.start);
     drop(exec);
     gpu.is_clean();
+}
+
+/// The plan of a graph of these nodes alone.
+pub(super) fn unawaited_plan() -> Plan {
+    let mut g = Graph::new();
+    let x = g.input::<Vec<f32>>("x");
+    let down = unawaited(&mut g, &x);
+    g.output("down", &down);
+    g.compile_with(&PerOperator).unwrap()
 }
 
 // Seen to fail with times that are read only for the segment that has ended.
@@ -360,12 +365,8 @@ fn a_driver_that_tells_no_times_does_not_fail_the_work() {
 fn a_node_that_the_host_does_not_wait_for_is_told_at_the_latest_at_the_end() {
     let gpu = Gpu::new();
     let (exec, timeline) = timed(&gpu);
-    let mut g = Graph::new();
-    let x = g.input::<Vec<f32>>("x");
-    let down = unawaited(&mut g, &x);
-    g.output("down", &down);
     tell_no_times(&gpu);
-    block_on(exec.run(&g.compile_with(&PerOperator).unwrap(), inputs! { "x" => vec![1.0_f32] })).unwrap();
+    block_on(exec.run(&unawaited_plan(), inputs! { "x" => vec![1.0_f32] })).unwrap();
     ["up", "early", "gate", "late", "down"].iter().for_each(|name| drop(span(&timeline.nodes(), name)));
 
     let pipeline = Pipeline::new("unawaited", &PerOperator, |g, x: Value<Vec<f32>>| unawaited(g, &x)).unwrap();
