@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anabranch::exec::{Observer, Origin, Work, WorkKind, WorkSpan};
 use anabranch::policy::{PerOperator, Placement, Single};
-use anabranch::{Buffer, DeviceStream, Executor, Graph, HostBuffer, inputs};
+use anabranch::{Buffer, DeviceStream, Executor, HostBuffer, inputs};
 use anabranch_soft_cuda::{Seen, Which};
 
 use super::times::{on_device, run, slow_then_fast, span, timed, unawaited_plan};
