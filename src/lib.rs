@@ -3,6 +3,7 @@
 
 #[cfg(feature = "json")]
 pub mod app;
+pub mod comm;
 pub mod device;
 mod draw;
 pub mod engine;
@@ -15,6 +16,7 @@ mod name;
 pub mod phases;
 pub mod pipe;
 pub mod plan;
+mod ranks;
 pub mod run;
 mod runtime;
 pub mod scope;

@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::{Error, PortKind, Race};
+use super::words::{a, between, cycle, fixed, hint, in_flight, list, plural, two, unused};
+use super::{Error, PortKind, Race, WorldFault};
 use crate::name::Name;
 
 /// The kind of an error. It is private, so that kinds can be added. The predicates of [`Error`] are the
@@ -55,6 +56,12 @@ pub(crate) enum Kind {
         "nothing reads the value of '{node}': make it an output (in a pipeline: return it from the closure), read it, or let the node return ()"
     )]
     UnusedNode { node: Name },
+    #[error("'{node}' communicates between ranks: compile the graph with `Graph::compile_for`, for a world")]
+    NeedsWorld { node: Name },
+    #[error("'{node}' communicates between ranks, which a pipeline cannot: let the graph of a run do it")]
+    NotInPipeline { node: Name },
+    #[error("{0}")]
+    World(WorldFault),
     #[error("{}, or remove it", unused(*.kind, .name))]
     UnusedInput { kind: PortKind, name: Name },
     #[error("'{name}' is {}, not a node: it has no backend, command, cost or phase, and it waits for nothing", a(*.kind))]
@@ -435,65 +442,4 @@ pub(crate) enum Kind {
     Spent,
     #[error("output '{name}' was already taken: keep the value of the first take")]
     OutputTaken { name: String },
-}
-
-/// Returns `two inputs are`, or `a state and a feedback are`.
-fn two(first: PortKind, second: PortKind) -> String {
-    if first == second { format!("two {first}s are") } else { format!("{} and {} are", a(first), a(second)) }
-}
-
-fn a(kind: PortKind) -> String {
-    format!("{} {kind}", if matches!(kind, PortKind::Input | PortKind::Output) { "an" } else { "a" })
-}
-
-fn unused(kind: PortKind, name: &Name) -> String {
-    match kind {
-        PortKind::State => format!("no node holds state '{name}': let one read it as `&mut state`"),
-        PortKind::Feedback => format!("nothing reads feedback '{name}': read it in a node as `&*feedback`"),
-        _ => format!("nothing reads the {kind} '{name}': read it in a node"),
-    }
-}
-
-fn in_flight(items: u32) -> String {
-    if items == 1 { "1 item in flight is".into() } else { format!("{items} items in flight are") }
-}
-
-/// Returns `'a' -> 'b' -> 'a'`. If the path is long, its middle is left out.
-fn cycle(path: &[Name]) -> String {
-    let quoted: Vec<String> = path.iter().map(|name| format!("'{name}'")).collect();
-    match quoted.len() {
-        0..=12 => quoted.join(" -> "),
-        n => format!("{} -> ... {} more ... -> {}", quoted[..6].join(" -> "), n - 12, quoted[n - 6..].join(" -> ")),
-    }
-}
-
-/// Returns `phase 2`, or the words for a node without a phase.
-fn fixed(phase: &u32) -> String {
-    if *phase == 0 { "unpipelined".into() } else { format!("phase {phase}") }
-}
-
-fn list(names: &[Name]) -> String {
-    match names {
-        [] => "none".into(),
-        _ => names.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", "),
-    }
-}
-
-/// Returns `from 'a' or 'b' to 'c'`.
-fn between(from: &[String], to: &[String]) -> String {
-    let names = |names: &[String]| names.iter().take(8).map(|name| format!("'{name}'")).collect::<Vec<_>>().join(" or ");
-    format!("from {} to {}", names(from), names(to))
-}
-
-/// Returns the similar name if there is one, or else some of the known names.
-fn hint(near: &Option<Name>, some: &[Name], nodes: usize) -> String {
-    match (near, nodes - some.len()) {
-        (Some(near), _) => format!("; did you mean '{near}'?"),
-        (None, 0) => format!("; the nodes: {}", list(some)),
-        (None, more) => format!("; the nodes: {} and {more} more", list(some)),
-    }
-}
-
-fn plural(count: usize) -> String {
-    if count == 1 { "one reason".into() } else { format!("{count} reasons") }
 }

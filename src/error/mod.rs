@@ -6,6 +6,8 @@ mod kind;
 mod port_kind;
 mod race;
 mod refused;
+mod words;
+mod world_fault;
 
 use std::borrow::Cow;
 use std::error::Error as StdError;
@@ -21,6 +23,7 @@ pub(crate) use kind::Kind;
 pub(crate) use port_kind::PortKind;
 pub(crate) use race::{How, Race, Site, Use};
 pub use refused::Refused;
+pub(crate) use world_fault::WorldFault;
 
 /// Any error a node body may return.
 pub type BoxError = Box<dyn StdError + Send + Sync + 'static>;
@@ -192,6 +195,22 @@ impl Error {
     /// [`testing`](crate::guide::testing) lists the checks.
     pub fn is_race(&self) -> bool {
         matches!(*self.0.kind, Kind::Race(_)) || self.cause().is_some_and(Error::is_race)
+    }
+
+    /// Returns true if a world of ranks is broken: a rank has left it, has died or hangs, or the ranks disagree
+    /// about what they exchange. Also true for the error of a node that failed because of that.
+    ///
+    /// A broken world stays broken. Work without communication goes on, and a new world can be made.
+    pub fn is_world_broken(&self) -> bool {
+        matches!(*self.0.kind, Kind::World(_)) || self.cause().is_some_and(Error::is_world_broken)
+    }
+
+    /// Returns the rank that broke its world, if one rank did.
+    pub fn rank(&self) -> Option<u32> {
+        match &*self.0.kind {
+            Kind::World(fault) => fault.rank(),
+            _ => self.cause().and_then(Error::rank),
+        }
     }
 
     /// Returns the variable whose value an operation could not take, because a reader keeps the value. The
@@ -372,6 +391,8 @@ impl Error {
             | UnknownResource { node, .. }
             | Undecided { node, .. }
             | TooManyIterations { node, .. }
+            | NeedsWorld { node }
+            | NotInPipeline { node }
             | NoSuchArm { node, .. } => Some(node),
             Within { node, .. } | Replaced { node, .. } | Policy { node, .. } => node.as_deref(),
             Order { .. } => self.cause().and_then(Self::node),

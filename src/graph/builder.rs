@@ -9,17 +9,18 @@ use std::sync::Arc;
 use super::around::{Around, Unfinished};
 use super::between::{Between, ItemEdge};
 use super::body::Body;
+use super::chain::Chain;
 use super::closures::{Async, Kernel, Task};
 use super::control_node::{ControlNode, InnerId};
 use super::handle::Value;
-use super::job::Detail;
+use super::job::{Detail, SharedContext};
 use super::shape::{NodeId, Shape};
 use super::values::{InputPort, OutputPort, Type, ValueInfo};
 use crate::device::KernelStream;
 use crate::error::{BoxError, Error, Kind, PortKind};
 use crate::name::Name;
 use crate::value::args::{Data, Fallible, FutureFn, Infallible, KernelFn, Reads, TaskFn};
-use crate::value::{Arena, Layout};
+use crate::value::{Arena, Layout, Slot};
 
 /// A graph of CPU and GPU work: nodes, the values that flow between them, named inputs and outputs.
 ///
@@ -57,8 +58,8 @@ pub struct Graph {
     pub(super) around: Option<Around>,
     /// The part that was begun and is not complete.
     pub(super) unfinished: Option<Unfinished>,
-    /// The nodes that read values of the graphs around this graph.
-    pub(crate) captors: Vec<NodeId>,
+    /// The nodes that read values of the graphs around this graph, each with the offset of the value's cell.
+    pub(crate) captures: Vec<(NodeId, u32)>,
     /// The values that loops and branches keep, each with the node that keeps it.
     pub(super) kept: Vec<(NodeId, u32)>,
     /// The states and feedbacks, in the graph of a pipeline.
@@ -67,6 +68,10 @@ pub struct Graph {
     pub(crate) item_edges: Vec<ItemEdge>,
     /// Details of jobs, for plans to print, by the full name of the node.
     pub(crate) details: Vec<(Name, Arc<dyn Detail>)>,
+    /// The order of communication.
+    pub(super) chain: Chain,
+    /// The cell of the context of a run, if a node reads it. All graphs around have the same.
+    pub(crate) context: Option<Slot<SharedContext>>,
 }
 
 /// The values of a node, and how its body is called.
@@ -106,7 +111,9 @@ impl Graph {
             inner: InnerGraphs::default(),
             around: None,
             unfinished: None,
-            captors: Vec::new(),
+            captures: Vec::new(),
+            chain: Chain::default(),
+            context: None,
             kept: Vec::new(),
             between: Vec::new(),
             item_edges: Vec::new(),

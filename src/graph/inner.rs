@@ -31,7 +31,7 @@ impl Graph {
         let outer = self.around.as_ref().map(|around| around.place.clone());
         let place = Arc::new(Place { outer, control: self.shape().name_of(node).clone(), role });
         let around = Some(Around { place, reads: Vec::new() });
-        let mut inner = Graph { layout: self.layout, around, ..Graph::new() };
+        let mut inner = Graph { layout: self.layout, context: self.context, around, ..Graph::new() };
         let unfinished = self.unfinished.replace(Unfinished::Inner(node));
         let built = inner.lend(build);
         self.unfinished = unfinished;
@@ -40,7 +40,11 @@ impl Graph {
             self.mistake(Kind::Replaced { of: format!("the {role} of '{node}'"), node: Some(node) }.into());
             return None;
         };
-        self.layout = inner.layout;
+        (self.layout, self.context) = (inner.layout, inner.context);
+        if inner.chain.is_used {
+            let before = self.chain.add_control(node);
+            before.into_iter().for_each(|before| self.shape_mut().order(before, node));
+        }
         inner.fault().into_iter().for_each(|mistake| self.mistake(mistake));
         let reads = inner.around.as_mut().map(|around| std::mem::take(&mut around.reads));
         reads.into_iter().flatten().for_each(|read| self.read_inside(node, read));
@@ -85,7 +89,7 @@ impl Graph {
     pub(super) fn capture<T: 'static>(&mut self, value: &Value<T>, reader: NodeId, how: Use) -> Option<Slot<T>> {
         let how = if let Use::Read | Use::Take = how { how } else { Use::Keep };
         let slot = self.read_around(value, Some(reader), Some(how))?;
-        self.captors.push(reader);
+        self.captures.push((reader, slot.offset()));
         Some(slot)
     }
 

@@ -12,10 +12,11 @@ use super::Backend;
 use super::NodeId;
 use super::body::Body;
 use super::builder::{Graph, NodeWork};
+use super::communication::Communication;
 use super::handle::Value;
 use super::values::{Maker, Transfer, Type, Use};
 use crate::device::StreamMut;
-use crate::error::{BoxError, Error};
+use crate::error::{BoxError, Error, Result};
 use crate::name::Name;
 use crate::value::args::Data;
 use crate::value::{Call, Cells, Outcome, Slot, TypedBody};
@@ -27,13 +28,23 @@ pub(crate) type Made = Box<dyn Any + Send + Sync>;
 /// The work of a job in one run. It returns one value for each declared value, of the declared type.
 pub(crate) type JobFuture = Pin<Box<dyn Future<Output = Result<Vec<Made>, BoxError>> + Send>>;
 
+/// What the nodes of one run share beside its values. The plan makes one for each run.
+pub(crate) trait RunContext: Any + Send + Sync {
+    /// Gets the verdict of the run, before the tasks that await it are woken.
+    fn end(&self, verdict: &Result<()>);
+}
+
+/// The context of a run, as its nodes read it.
+pub(crate) type SharedContext = Arc<dyn RunContext>;
+
 /// Facts about a job that the plan of a graph has, in addition to its node.
 pub(crate) trait Detail: Any + fmt::Display + Send + Sync {}
 
 /// The body of a job.
 pub(crate) trait Job: Send + Sync + 'static {
-    /// Returns the work of the job in a run, from the values that it reads.
-    fn start(&self, given: Vec<Shared>) -> JobFuture;
+    /// Returns the work of the job in a run, from the values that it reads, and the context of the run if it
+    /// reads that.
+    fn start(&self, given: Vec<Shared>, context: Option<SharedContext>) -> JobFuture;
 }
 
 /// A job whose reads and values are being declared. Its node is in the graph.
@@ -41,6 +52,7 @@ pub(crate) struct NewJob<'g> {
     graph: &'g mut Graph,
     node: NodeId,
     reads: Vec<(u32, &'static Transfer)>,
+    context: Option<Slot<SharedContext>>,
     first: u32,
     outs: Vec<(u32, &'static Transfer)>,
 }
@@ -50,7 +62,7 @@ impl Graph {
     pub(crate) fn job(&mut self, name: Name) -> NewJob<'_> {
         let node = self.shape_mut().node(name, Backend::Cpu);
         let first = self.values.len() as u32;
-        NewJob { graph: self, node, reads: Vec::new(), first, outs: Vec::new() }
+        NewJob { graph: self, node, reads: Vec::new(), context: None, first, outs: Vec::new() }
     }
 }
 
@@ -59,6 +71,21 @@ impl NewJob<'_> {
     pub(crate) fn read<T: Data>(&mut self, value: &Value<T>) {
         let slot = self.graph.read_value(value, self.node, Use::Await);
         self.reads.push((slot.offset(), Type::of::<T>().transfer));
+    }
+
+    /// Makes the job a node of communication, which reads the context of the run.
+    pub(crate) fn communicate(&mut self, communication: Communication) {
+        let before = self.graph.chain.add(self.node, communication.is_collective());
+        let shape = self.graph.shape_mut();
+        shape.nodes_mut()[self.node.index()].communication = Some(Arc::new(communication));
+        before.into_iter().for_each(|before| shape.order(before, self.node));
+        let Graph { context, layout, .. } = &mut *self.graph;
+        self.context = Some(*context.get_or_insert_with(|| layout.slot()));
+    }
+
+    /// Returns the path of the node from the outermost graph on.
+    pub(crate) fn full_name(&self) -> Name {
+        self.graph.full_name(self.node)
     }
 
     /// Adds a value that the job makes.
@@ -74,17 +101,21 @@ impl NewJob<'_> {
         self.add(Box::new(Never));
     }
 
-    /// Completes the node. Plans of the graph have `detail`, under the node's name.
-    pub(crate) fn end(self, job: Box<dyn Job>, detail: Arc<dyn Detail>) {
-        let name = self.graph.full_name(self.node);
+    /// Adds facts for plans of the graph, under the node's name.
+    pub(crate) fn detail(&mut self, detail: Arc<dyn Detail>) {
+        let name = self.full_name();
         self.graph.details.push((name, detail));
+    }
+
+    /// Completes the node.
+    pub(crate) fn end(self, job: Box<dyn Job>) {
         self.add(job);
     }
 
     fn add(self, job: Box<dyn Job>) {
-        let Self { graph, reads, first, outs, .. } = self;
+        let Self { graph, reads, context, first, outs, .. } = self;
         let (values, future) = (outs.len() as u32, graph.layout.slot::<JobFuture>());
-        graph.bodies.push(JobBody { job, reads, outs, future }, |body| body);
+        graph.bodies.push(JobBody { job, reads, context, outs, future }, |body| body);
         graph.works.push(NodeWork { value: first, values, is_async: true, is_control: false });
     }
 }
@@ -108,7 +139,7 @@ impl Graph {
 struct Never;
 
 impl Job for Never {
-    fn start(&self, _: Vec<Shared>) -> JobFuture {
+    fn start(&self, _: Vec<Shared>, _: Option<SharedContext>) -> JobFuture {
         unreachable!("a graph with a mistake has no runs")
     }
 }
@@ -116,6 +147,7 @@ impl Job for Never {
 struct JobBody {
     job: Box<dyn Job>,
     reads: Vec<(u32, &'static Transfer)>,
+    context: Option<Slot<SharedContext>>,
     outs: Vec<(u32, &'static Transfer)>,
     future: Slot<JobFuture>,
 }
@@ -132,7 +164,10 @@ impl Body for JobBody {
     }
 
     fn poll(&self, cells: Cells<'_>, cx: &mut Context<'_>) -> Poll<Outcome> {
-        let start = || self.job.start(self.reads.iter().map(|&(offset, of)| (of.share)(cells, offset)).collect());
+        let start = || {
+            let given = self.reads.iter().map(|&(offset, of)| (of.share)(cells, offset)).collect();
+            self.job.start(given, self.context.map(|context| cells.get(context).clone()))
+        };
         cells.poll(self.future, start, cx).map_ok(|made| {
             debug_assert_eq!(made.len(), self.outs.len(), "a job makes the values that it declared");
             for (value, &(offset, of)) in made.into_iter().zip(&self.outs) {

@@ -14,8 +14,10 @@ mod bodies;
 mod body;
 mod builder;
 mod carry;
+mod chain;
 pub(super) mod check;
 mod closures;
+mod communication;
 mod condition;
 mod control;
 mod control_node;
@@ -49,12 +51,13 @@ pub(crate) use carry::Carries;
 #[cfg(feature = "json")]
 pub(crate) use check::is_one_slip;
 pub(crate) use check::{check, check_ids, check_name, cycle_of, explain_cycle, take_last, unknown_node};
+pub use communication::{Communication, Exchange, Peer, Ranks};
 pub use condition::{Condition, Times, times};
 pub use control::Branch;
-pub(crate) use control_node::ControlKind;
+pub(crate) use control_node::{ControlKind, ControlNode, Origin};
 pub use handle::{Takable, Take, Value, take};
 pub use items::{Feedback, Held, Outlets, State};
-pub(crate) use job::{Detail, Job, JobFuture, Made, NewJob, Shared};
+pub(crate) use job::{Detail, Job, JobFuture, Made, NewJob, RunContext, Shared, SharedContext};
 #[cfg(feature = "json")]
 pub(crate) use json::{fault as json_fault, no_json};
 pub(crate) use links::{Links, Rows, kahn_order};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::builder::Graph;
 use super::handle::Value;
 use super::values::Maker;
-use super::{Backend, Control, NodeId, NodeShape};
+use super::{Backend, Control, NodeId, NodeShape, Ranks};
 use crate::error::Kind;
 use crate::name::Name;
 
@@ -143,7 +143,8 @@ impl NodeMut<'_> {
     /// let pipeline = pipeline.phases(Phases::Each)?.in_flight(8)?;
     /// let exec = Executor::host()?;
     /// let results = exec.pipe(&pipeline, stream::iter(0..100));
-    /// assert_eq!(futures::executor::block_on(results.try_collect::<Vec<_>>())?, (0..100).collect::<Vec<_>>());
+    /// assert_eq!(futures::executor::block_on(results.try_collect::<Vec<_>>())?,
+    /// (0..100).collect::<Vec<_>>());
     /// # Ok::<(), anabranch::Error>(())
     /// ```
     pub fn after_item<T: 'static>(self, earlier: &Value<T>, items: u32) -> Self {
@@ -151,6 +152,27 @@ impl NodeMut<'_> {
             self.graph.order_items(earlier, node, items);
         }
         self
+    }
+
+    /// Lets the node run on this rank only, in a plan for several ranks
+    /// ([`Graph::compile_for`](crate::Graph::compile_for)). Other ranks that read its value receive it.
+    ///
+    /// A node of a loop or a branch runs where the loop or branch does, and cannot be given a rank.
+    pub fn rank(self, rank: u32) -> Self {
+        self.with(|shape| shape.ranks = Some(Ranks::One(rank)))
+    }
+
+    /// Says that all ranks make the same value, in a plan for several ranks. So a loop may end by it. Without
+    /// this, a node that reads nothing, or an input, counts as one whose values differ; any other node makes
+    /// the same value on all ranks if all values that it reads are the same.
+    pub fn replicated(self) -> Self {
+        self.with(|shape| shape.ranks = Some(Ranks::Same))
+    }
+
+    /// Says that each rank makes a value of its own, in a plan for several ranks: the body has something of
+    /// its rank, beside the values that it reads.
+    pub fn per_rank(self) -> Self {
+        self.with(|shape| shape.ranks = Some(Ranks::Each))
     }
 
     fn with(self, change: impl FnOnce(&mut NodeShape)) -> Self {

@@ -4,6 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use super::communication::{Communication, Ranks};
 use super::nested::Control;
 use crate::name::Name;
 
@@ -203,6 +204,10 @@ pub struct NodeShape {
     pub phase: Option<u32>,
     /// Its inner graphs, if it is a loop or a branch.
     pub control: Option<Arc<Control>>,
+    /// The ranks on which it runs, if they are set. Graphs in JSON have none.
+    pub ranks: Option<Ranks>,
+    /// What it exchanges between ranks, if it does.
+    pub communication: Option<Arc<Communication>>,
 }
 
 /// A graph without closures.
@@ -289,6 +294,8 @@ impl Shape {
             cost_us: 1.0,
             phase: None,
             control: None,
+            ranks: None,
+            communication: None,
         })
     }
 

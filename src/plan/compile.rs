@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
 use super::code::Code;
@@ -12,10 +13,11 @@ use super::{InnerSchedule, Policy, Ranked, Schedule};
 use crate::device::host::Cost;
 use crate::error::{Error, Kind, Result};
 use crate::graph::{
-    Body, Detail, Graph, InputPort, Kept, Maker, NodeId, NodeWork, OutputPort, Shape, check, explain_cycle, unknown_node,
+    Body, Detail, Graph, InputPort, Kept, Maker, NodeId, NodeWork, OutputPort, Shape, SharedContext, check, explain_cycle,
+    unknown_node,
 };
 use crate::name::Name;
-use crate::value::{Access, Layout};
+use crate::value::{Access, Layout, Slot};
 
 /// The most bytes that the values of one run may take in place. The memory behind a `Vec` or a `Box` does not
 /// count.
@@ -53,18 +55,41 @@ pub(crate) struct PlanInner {
     /// The code for devices with queues, made at its first use.
     queue_code: OnceLock<Code>,
     fabric: Arc<Fabric>,
-    pub(crate) layout: Layout,
-    pub(crate) inputs: Vec<PlanInput>,
-    pub(crate) outputs: Vec<OutputPort>,
+    ports: Ports,
     by_name: OnceLock<HashMap<Name, NodeId>>,
     /// The cost of a run.
     pub(crate) cost: Cost,
     /// The memory of finished runs, for later runs.
     pub(crate) spare: Spare,
+}
+
+/// What goes into runs of a plan and comes out, which no policy changes.
+#[derive(Clone)]
+pub(crate) struct Ports {
+    pub(crate) layout: Layout,
+    pub(crate) inputs: Vec<PlanInput>,
+    pub(crate) outputs: Vec<OutputPort>,
+    /// What the nodes of a run share, if the plan is one over ranks.
+    pub(crate) context: Option<Context>,
     /// Facts about jobs, by the full names of their nodes.
     details: Arc<[(Name, Arc<dyn Detail>)]>,
     /// Whether this is the plan of a pipeline, which runs over items only.
     pub(crate) is_pipelined: bool,
+}
+
+impl Deref for PlanInner {
+    type Target = Ports;
+
+    fn deref(&self) -> &Ports {
+        &self.ports
+    }
+}
+
+/// Makes the context of each run of a plan.
+#[derive(Clone)]
+pub(crate) struct Context {
+    pub(crate) slot: Slot<SharedContext>,
+    pub(crate) make: Arc<dyn Fn() -> SharedContext + Send + Sync>,
 }
 
 /// An input, with the facts about its value.
@@ -116,15 +141,22 @@ impl Graph {
             let what = format!("the wait of '{}' for an earlier item", self.full_name(edge.target));
             return Err(Kind::OnlyInPipeline { what }.into());
         }
-        self.compiled(policy, false)
+        if let Some(node) = self.communicates() {
+            return Err(Kind::NeedsWorld { node }.into());
+        }
+        self.compiled(policy, false, None)
     }
 
     /// Compiles the graph of a pipeline in one phase.
     pub(crate) fn compile_piped(&self, policy: &dyn Policy) -> Result<Plan> {
-        self.compiled(policy, true)
+        if let Some(node) = self.communicates() {
+            return Err(Kind::NotInPipeline { node }.into());
+        }
+        self.compiled(policy, true, None)
     }
 
-    fn compiled(&self, policy: &dyn Policy, is_pipelined: bool) -> Result<Plan> {
+    /// Compiles the graph. `context` is what the nodes of each run share, if they communicate.
+    pub(crate) fn compiled(&self, policy: &dyn Policy, is_pipelined: bool, context: Option<Context>) -> Result<Plan> {
         if let Some(fault) = self.fault() {
             return Err(fault);
         }
@@ -156,7 +188,19 @@ impl Graph {
             PlanInput { port: port.clone(), is_shared: value.sharer.is_some(), taker: value.taker }
         });
         let details = std::iter::once(self).chain(nested.iter().map(|each| each.graph)).flat_map(|graph| graph.details.clone());
-        PlanInner::lowered(schedule, fabric, self.layout, inputs.collect(), self.outputs.clone(), details.collect(), is_pipelined)
+        let (layout, inputs, outputs, details) = (self.layout, inputs.collect(), self.outputs.clone(), details.collect());
+        PlanInner::lowered(schedule, fabric, Ports { layout, inputs, outputs, context, details, is_pipelined })
+    }
+
+    /// Returns the first node that communicates between ranks, in this graph or an inner one.
+    fn communicates(&self) -> Option<Name> {
+        // Only a graph with communication has a context.
+        self.context?;
+        let nested = self.nested();
+        std::iter::once(self).chain(nested.iter().map(|each| each.graph)).find_map(|graph| {
+            let node = graph.shape().ids().find(|node| graph.shape().nodes()[node.index()].communication.is_some());
+            node.map(|node| graph.full_name(node))
+        })
     }
 
     /// Checks that every value has a reader, which needs the complete graph.
@@ -270,7 +314,7 @@ impl Graph {
             }
         }
         // An input may be given as an `Arc`. A value of a graph around may be one too.
-        let readers = self.inputs.iter().flat_map(|port| &port.readers).chain(&self.captors);
+        let readers = self.inputs.iter().flat_map(|port| &port.readers).chain(self.captures.iter().map(|(reader, _)| reader));
         readers.for_each(|reader| facts[reader.index()].is_in_place = false);
         facts
     }
@@ -324,25 +368,14 @@ impl PlanInner {
     fn compiled_again(&self, shape: Arc<Shape>, policy: &dyn Policy, phases: Option<Arc<[u32]>>) -> Result<Plan> {
         let inner = self.schedule.inner().iter().map(|inner| inner.0.map(|schedule| schedule.shape().clone()));
         let schedule = Schedule::with_inner(shape, inner.collect(), policy, phases)?;
-        let (inputs, outputs, details) = (self.inputs.clone(), self.outputs.clone(), self.details.clone());
-        Self::lowered(schedule, self.fabric.clone(), self.layout, inputs, outputs, details, self.is_pipelined)
+        Self::lowered(schedule, self.fabric.clone(), self.ports.clone())
     }
 
-    fn lowered(
-        schedule: Schedule,
-        fabric: Arc<Fabric>,
-        layout: Layout,
-        inputs: Vec<PlanInput>,
-        outputs: Vec<OutputPort>,
-        details: Arc<[(Name, Arc<dyn Detail>)]>,
-        is_pipelined: bool,
-    ) -> Result<Plan> {
+    fn lowered(schedule: Schedule, fabric: Arc<Fabric>, ports: Ports) -> Result<Plan> {
         let code = fabric.lower(&schedule, false)?;
         let (queue_code, by_name) = (OnceLock::new(), OnceLock::new());
         let (cost, spare) = (Cost::new(), Spare::default());
-        let inner =
-            Self { schedule, code, queue_code, fabric, layout, inputs, outputs, by_name, cost, spare, details, is_pipelined };
-        Ok(Plan(Arc::new(inner)))
+        Ok(Plan(Arc::new(Self { schedule, code, queue_code, fabric, ports, by_name, cost, spare })))
     }
 
     /// Returns the detail of a node, by its full name.

@@ -69,7 +69,7 @@ mod waits;
 
 pub use crate::draw::TimeUnit;
 pub use compile::Plan;
-pub(crate) use compile::PlanInner;
+pub(crate) use compile::{Context, PlanInner};
 pub(crate) use critical_path::CriticalPath;
 pub(crate) use online::Placement;
 pub(crate) use online::{Need, Placed, Placer, Stamp};

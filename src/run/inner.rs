@@ -22,7 +22,7 @@ use crate::plan::code::Code;
 use crate::plan::{Pipelining, Plan, PlanInner};
 use crate::runtime::{AsyncContext, Collector, Core, Held, Lane, LazyId, Precedence, WakeSet};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, OnceLock, Ordering};
-use crate::value::{Cells, Frame};
+use crate::value::{Access, Cells, Frame};
 
 /// The point of a run's own lane at which the run is complete.
 pub(super) const COMPLETE: u64 = 1;
@@ -366,6 +366,13 @@ impl RunInner {
 
     /// Stores the verdict, before the run is complete.
     pub(super) fn decide(&self, verdict: Result<()>) {
+        if let Some(context) = &self.plan().context
+            && let Some(item) = self.first()
+        {
+            // SAFETY: the run is complete: no step touches its cells any more.
+            let cells = unsafe { item.at.frame.cells(Access::Tagged) };
+            cells.get(context.slot).end(&verdict);
+        }
         if let Err(failure) = verdict {
             let _ = self.failure.set(failure);
         }

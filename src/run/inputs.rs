@@ -6,6 +6,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::error::{Kind, Result};
+use crate::graph::SharedContext;
 use crate::name::Name;
 use crate::plan::PlanInner;
 use crate::value::args::Data;
@@ -35,6 +36,8 @@ use crate::value::{Access, Frame, Given};
 pub struct Inputs {
     /// Once checked, in the order of the plan's inputs.
     given: SmallVec<[(Name, Given); 2]>,
+    /// What the nodes of the run share, once checked.
+    context: Option<SharedContext>,
 }
 
 impl Inputs {
@@ -55,12 +58,21 @@ impl Inputs {
         self
     }
 
-    /// Checks names and types: every input of the plan once, and nothing else. Puts them into its order.
+    /// Checks names and types: every input of the plan once, and nothing else. Puts them into its order, and
+    /// makes the context of the run.
     #[inline]
     pub(super) fn check(&mut self, plan: &PlanInner) -> Result<()> {
-        if self.fits(plan) {
-            return Ok(());
+        if !self.fits(plan) {
+            self.sort(plan)?;
         }
+        if let Some(context) = &plan.context {
+            self.context.get_or_insert_with(|| (context.make)());
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn sort(&mut self, plan: &PlanInner) -> Result<()> {
         self.find_mistake(plan)?;
         let place = |(name, _): &(Name, Given)| plan.inputs.iter().position(|input| *input.port.name == **name);
         self.given.sort_by_cached_key(place);
@@ -117,6 +129,11 @@ impl Inputs {
             // the input's slot.
             let cells = unsafe { frame.cells(if input.is_shared { Access::Share } else { Access::Tagged }) };
             given.fill(cells, input.port.offset);
+        }
+        if let (Some(context), Some(shared)) = (&plan.context, self.context.take()) {
+            // SAFETY: the run has not started, so no other thread touches the frame. The slot is the
+            // context's.
+            unsafe { frame.cells(Access::Tagged) }.put(context.slot, shared);
         }
     }
 }

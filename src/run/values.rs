@@ -77,6 +77,9 @@ impl<'r> FrameValues<'r> {
     /// Drops the inputs, and what loops and branches carry.
     pub(super) fn drop_inputs(&self) {
         self.drop_cells(self.plan.inner().inputs.iter().map(|input| (input.port.offset, input.port.of.transfer)));
+        if let Some(context) = &self.plan.inner().context {
+            let _ = shielded(|| self.cells().clear(context.slot));
+        }
         self.drop_carried();
     }
 

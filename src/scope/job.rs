@@ -15,7 +15,7 @@ use super::results::{Declared, Given, Results};
 use super::scope::Scope;
 use super::streaming::Streaming;
 use crate::error::{BoxError, Error, Result};
-use crate::graph::{Detail, Graph, Job, JobFuture, Made, Shared};
+use crate::graph::{Detail, Graph, Job, JobFuture, Made, Shared, SharedContext};
 use crate::name::Name;
 use crate::run::items::Items;
 use crate::runtime::{Core, core_here};
@@ -91,7 +91,10 @@ impl Graph {
             None => ScopePlan::new(draft, given).map(Arc::new),
         };
         match planned {
-            Ok(plan) => job.end(Box::new(ScopeJob(plan.clone())), plan),
+            Ok(plan) => {
+                job.detail(plan.clone());
+                job.end(Box::new(ScopeJob(plan)));
+            }
             Err(error) => job.fail(error),
         }
         values
@@ -112,7 +115,7 @@ impl Detail for ScopePlan {}
 struct ScopeJob(Arc<ScopePlan>);
 
 impl Job for ScopeJob {
-    fn start(&self, given: Vec<Shared>) -> JobFuture {
+    fn start(&self, given: Vec<Shared>, _: Option<SharedContext>) -> JobFuture {
         let core = core_here().expect("an executor polls its nodes");
         Box::pin(run(self.0.clone(), core, given))
     }

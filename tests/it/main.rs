@@ -16,6 +16,7 @@ mod bounds;
 mod builtin;
 mod cancelling;
 mod cheap;
+mod comm;
 mod control;
 // The software driver is loaded with calls that only Unix has.
 #[cfg(all(unix, feature = "cuda"))]

@@ -14,9 +14,9 @@ use decisions::Decision;
 use plain::Fault;
 
 /// Top to bottom: a room names only rooms above it.
-const ROOMS: [&str; 20] = [
-    "name", "error", "sync", "draw", "device", "value", "graph", "plan", "phases", "tiles", "app", "sim", "runtime", "run",
-    "engine", "flow", "pipe", "scope", "exec", "guide",
+const ROOMS: [&str; 22] = [
+    "name", "error", "sync", "draw", "device", "value", "graph", "plan", "phases", "tiles", "app", "ranks", "sim", "runtime",
+    "run", "engine", "flow", "pipe", "scope", "comm", "exec", "guide",
 ];
 const FILE_LINES_MAX: usize = 500;
 const FUNCTION_LINES_MAX: usize = 70;
@@ -24,9 +24,9 @@ const COMMENT_COLUMNS_MAX: usize = 110;
 const CYCLE_FILES_MAX: usize = 3;
 const ROOT_NAMES_MAX: usize = 25;
 /// The rooms whose comments are plain.
-const PLAIN: [&str; 20] = [
-    "name", "error", "sync", "draw", "device", "value", "graph", "plan", "phases", "tiles", "app", "sim", "runtime", "run",
-    "engine", "flow", "pipe", "scope", "exec", "guide",
+const PLAIN: [&str; 22] = [
+    "name", "error", "sync", "draw", "device", "value", "graph", "plan", "phases", "tiles", "app", "ranks", "sim", "runtime",
+    "run", "engine", "flow", "pipe", "scope", "comm", "exec", "guide",
 ];
 
 /// A source file: its path inside the package, and its text.

@@ -1,0 +1,131 @@
+//! What each operation makes of the values of the ranks.
+
+use std::any::type_name;
+use std::sync::Arc;
+
+use bytemuck::Pod;
+
+use super::elements::Elements;
+use super::op::{Place, Spec};
+use super::wire::{Form, Wire};
+use crate::error::BoxError;
+use crate::graph::{Communication, Data, Exchange, Made, Peer, Shared};
+use crate::scope::Operator;
+
+pub(super) fn all_reduce<V: Elements, O: Operator<V::Item>>(operator: O) -> Spec {
+    let exchange = Exchange::AllReduce { operator: operator.name() };
+    spec::<V>(exchange, move |_, all| {
+        let length = value::<V>(&all[0]).elements().len();
+        made(V::from_elements(reduced::<V, O>(&operator, all, 0..length)?)?)
+    })
+}
+
+pub(super) fn all_gather<V: Elements>() -> Spec {
+    spec::<V>(Exchange::AllGather, |_, all| {
+        let elements: Vec<&[V::Item]> = all.iter().map(|each| value::<V>(each).elements()).collect();
+        made(elements.concat())
+    })
+}
+
+pub(super) fn reduce_scatter<T: Pod + Send + Sync, O: Operator<T>>(operator: O) -> Spec {
+    let exchange = Exchange::ReduceScatter { operator: operator.name() };
+    spec::<Vec<T>>(exchange, move |place, all| {
+        let part = part(value::<Vec<T>>(&all[0]).len(), place.size)?;
+        let start = part * place.rank as usize;
+        made(reduced::<Vec<T>, O>(&operator, all, start..start + part)?)
+    })
+}
+
+pub(super) fn broadcast<V: Wire>(root: u32) -> Spec {
+    spec::<V>(Exchange::Broadcast { root }, move |_, all| made(copied::<V>(&all[root as usize])?))
+}
+
+pub(super) fn all_to_all<T: Pod + Send + Sync>() -> Spec {
+    spec::<Vec<T>>(Exchange::AllToAll, |place, all| {
+        let mut mine = Vec::new();
+        for each in all {
+            let each = value::<Vec<T>>(each);
+            let part = part(each.len(), place.size)?;
+            mine.extend_from_slice(&each[part * place.rank as usize..][..part]);
+        }
+        made(mine)
+    })
+}
+
+pub(super) fn barrier() -> Spec {
+    spec::<()>(Exchange::Barrier, |_, _| made(()))
+}
+
+pub(super) fn send<V: Wire>(to: Peer) -> Spec {
+    spec::<V>(Exchange::Send { to }, |_, _| made(()))
+}
+
+/// A receive of a rank that may have no peer.
+pub(super) fn receive<V: Wire>(from: Peer) -> Spec {
+    spec::<V>(Exchange::Receive { from }, |_, all| made(all.first().map(copied::<V>).transpose()?))
+}
+
+/// A receive of a rank that has a peer.
+pub(super) fn receive_one<V: Wire>(from: Peer) -> Spec {
+    spec::<V>(Exchange::Receive { from }, |_, all| made(copied::<V>(&all[0])?))
+}
+
+fn copied<V: Wire>(letter: &Shared) -> Result<V, BoxError> {
+    V::from_wire(&value::<V>(letter).to_wire())
+}
+
+fn spec<V: Wire>(
+    exchange: Exchange,
+    combine: impl Fn(Place, &[Shared]) -> Result<Made, BoxError> + Send + Sync + 'static,
+) -> Spec {
+    let communication = Communication { exchange, of: type_name::<V>() };
+    Spec { communication, form: Form::of::<V>(), combine: Box::new(combine) }
+}
+
+fn made<R: Data>(value: R) -> Result<Made, BoxError> {
+    Ok(Box::new(value))
+}
+
+fn value<V: 'static>(shared: &Shared) -> &V {
+    shared.downcast_ref().expect("all ranks give values of one type")
+}
+
+/// Combines a range of the elements of all ranks, in the order of the ranks.
+fn reduced<V: Elements, O: Operator<V::Item>>(
+    operator: &O,
+    all: &[Shared],
+    range: std::ops::Range<usize>,
+) -> Result<Vec<V::Item>, BoxError> {
+    let mut rest = all.iter().map(|each| value::<V>(each).elements());
+    let first = rest.next().expect("a world has a rank");
+    let mut combined = first[range.clone()].to_vec();
+    for (elements, rank) in rest.zip(1..) {
+        check_length(first.len(), rank, elements.len())?;
+        for (before, behind) in combined.iter_mut().zip(&elements[range.clone()]) {
+            *before = operator.combine(*before, *behind);
+        }
+    }
+    Ok(combined)
+}
+
+fn check_length(first: usize, rank: u32, other: usize) -> Result<(), BoxError> {
+    if first == other {
+        return Ok(());
+    }
+    let message = format!("rank 0 gives {first} elements, and rank {rank} gives {other}: let all ranks give equally many");
+    Err(message.into())
+}
+
+/// Returns the length of a part, of as many as there are ranks.
+fn part(length: usize, size: u32) -> Result<usize, BoxError> {
+    if length.is_multiple_of(size as usize) {
+        return Ok(length / size as usize);
+    }
+    let message = format!("{length} elements cannot be divided among {size} ranks: give a multiple of {size}");
+    Err(message.into())
+}
+
+/// What a rank gives that has nothing to give.
+pub(super) fn nothing() -> Shared {
+    Arc::new(())
+}

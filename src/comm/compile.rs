@@ -1,0 +1,49 @@
+//! A graph for a world: the checks over all ranks, and a plan whose runs communicate.
+
+use std::sync::Arc;
+
+use super::agreement::Agreement;
+use super::run_comm::RunComm;
+use super::world::World;
+use crate::Plan;
+use crate::error::Result;
+use crate::graph::{Graph, SharedContext};
+use crate::plan::{Context, Policy};
+use crate::policy::Ranked;
+use crate::ranks::{Order, check_pairs, check_same, check_waits};
+
+impl Graph {
+    /// Compiles the graph for this rank of a world, with the default stream policy, [`Ranked`]. Every rank
+    /// builds the same graph and compiles it.
+    ///
+    /// Before the first run of the plan, the ranks compare their graphs. If these differ, the run fails on
+    /// all ranks, and the error names the first node that differs.
+    ///
+    /// # Errors
+    /// As [`Graph::compile_with`](crate::Graph::compile_with), on all ranks; in addition: a receive without
+    /// a send, a send without a receive; ranks that would wait for each other in a cycle; a loop or a branch
+    /// that communicates inside, and whose decision may differ between the ranks.
+    pub fn compile_for(&self, world: &World) -> Result<Plan> {
+        self.compile_for_with(world, &Ranked::default())
+    }
+
+    /// Compiles the graph for this rank of a world, with a stream policy; see [`Graph::compile_for`].
+    ///
+    /// # Errors
+    /// As [`Graph::compile_for`].
+    pub fn compile_for_with(&self, world: &World, policy: &dyn Policy) -> Result<Plan> {
+        if let Some(fault) = self.fault() {
+            return Err(fault);
+        }
+        let Some(slot) = self.context else { return self.compile_with(policy) };
+        let size = world.size();
+        check_same(self)?;
+        check_pairs(self, size)?;
+        check_waits(self, size)?;
+        let order = Arc::new(Order::new(self, world.rank(), size));
+        let agreement = Arc::new(Agreement::new(&order));
+        let world = world.clone();
+        let make = move || -> SharedContext { Arc::new(RunComm::new(world.reserve(), order.clone(), agreement.clone())) };
+        self.compiled(policy, false, Some(Context { slot, make: Arc::new(make) }))
+    }
+}

@@ -1,0 +1,127 @@
+//! The operations of a flow that communicate. Each has a place of its own in the order of the rank's work:
+//! that of the call that pushed it.
+
+use std::sync::Arc;
+
+use bytemuck::Pod;
+
+use super::combine;
+use super::elements::Elements;
+use super::op::{Op, Peering, Spec};
+use super::perform::{Unstarted, perform_alone};
+use super::wire::Wire;
+use super::world::World;
+use crate::error::BoxError;
+use crate::graph::{Data, Made, Peer, Shared};
+use crate::name::Name;
+use crate::scope::Operator;
+use crate::{Flow, Var};
+
+/// The tag of all messages of flows. They keep their order.
+const FLOWS: u32 = u32::MAX;
+
+impl Flow {
+    /// Pushes an all-reduce: all ranks get the combination of the values of all ranks, element by element,
+    /// as [`Graph::all_reduce`](crate::Graph::all_reduce).
+    ///
+    /// All ranks must push the same communication in the same order. It starts when `x` has a value and all
+    /// communication that was pushed before for this world has started.
+    ///
+    /// # Errors
+    /// The variable is poisoned if the world is broken, or if the lengths differ.
+    ///
+    /// # Cancellation
+    /// If it is dropped before it is started, with its flow or because `x` has failed, the world breaks.
+    ///
+    /// # Examples
+    /// ```
+    /// use anabranch::comm::World;
+    /// use anabranch::scope::Max;
+    /// use anabranch::{Executor, Flow, Result};
+    ///
+    /// async fn rank(world: World) -> Result<u32> {
+    ///     let exec = Executor::inline();
+    ///     let largest = exec.flow(async |f: &Flow| {
+    ///         let x = f.value("x", 7 * world.rank());
+    ///         let largest = f.all_reduce(&world, "largest", &x, Max);
+    ///         Ok(*f.get(&largest).await?)
+    ///     });
+    ///     largest.await
+    /// }
+    ///
+    /// let ranks = World::local(3)?.into_iter().map(rank);
+    /// assert_eq!(futures::executor::block_on(futures::future::try_join_all(ranks))?, [14; 3]);
+    /// # Ok::<(), anabranch::Error>(())
+    /// ```
+    #[must_use = "its failure is not reported: `get` it, even if only its effect matters"]
+    pub fn all_reduce<V, O>(&self, world: &World, name: impl Into<Name>, x: &Var<V>, operator: O) -> Var<V>
+    where
+        V: Elements,
+        O: Operator<V::Item>,
+    {
+        self.communicate(world, name.into(), x, combine::all_reduce::<V, O>(operator), None)
+    }
+
+    /// Pushes an all-gather, as [`Graph::all_gather`](crate::Graph::all_gather); see [`Flow::all_reduce`].
+    #[must_use = "its failure is not reported: `get` it, even if only its effect matters"]
+    pub fn all_gather<V: Elements>(&self, world: &World, name: impl Into<Name>, x: &Var<V>) -> Var<Vec<V::Item>> {
+        self.communicate(world, name.into(), x, combine::all_gather::<V>(), None)
+    }
+
+    /// Pushes a reduce-scatter, as [`Graph::reduce_scatter`](crate::Graph::reduce_scatter); see
+    /// [`Flow::all_reduce`].
+    #[must_use = "its failure is not reported: `get` it, even if only its effect matters"]
+    pub fn reduce_scatter<T, O>(&self, world: &World, name: impl Into<Name>, x: &Var<Vec<T>>, operator: O) -> Var<Vec<T>>
+    where
+        T: Pod + Send + Sync,
+        O: Operator<T>,
+    {
+        self.communicate(world, name.into(), x, combine::reduce_scatter::<T, O>(operator), None)
+    }
+
+    /// Pushes a broadcast, as [`Graph::broadcast`](crate::Graph::broadcast); see [`Flow::all_reduce`].
+    #[must_use = "its failure is not reported: `get` it, even if only its effect matters"]
+    pub fn broadcast<V: Wire>(&self, world: &World, name: impl Into<Name>, x: &Var<V>, root: u32) -> Var<V> {
+        self.communicate(world, name.into(), x, combine::broadcast::<V>(root), None)
+    }
+
+    /// Pushes an all-to-all, as [`Graph::all_to_all`](crate::Graph::all_to_all); see [`Flow::all_reduce`].
+    #[must_use = "its failure is not reported: `get` it, even if only its effect matters"]
+    pub fn all_to_all<T: Pod + Send + Sync>(&self, world: &World, name: impl Into<Name>, x: &Var<Vec<T>>) -> Var<Vec<T>> {
+        self.communicate(world, name.into(), x, combine::all_to_all::<T>(), None)
+    }
+
+    /// Pushes a barrier, as [`Graph::barrier`](crate::Graph::barrier); see [`Flow::all_reduce`].
+    #[must_use = "its failure is not reported: `get` it, even if only its effect matters"]
+    pub fn barrier<T: Data>(&self, world: &World, name: impl Into<Name>, after: &Var<T>) -> Var<()> {
+        self.communicate(world, name.into(), after, combine::barrier(), None)
+    }
+
+    /// Pushes a send to rank `to`: a [`Flow::recv_from`] there gets the value. Messages from one rank to
+    /// another keep their order. See [`Flow::all_reduce`].
+    #[must_use = "its failure is not reported: `get` it, even if only its effect matters"]
+    pub fn send_to<V: Wire>(&self, world: &World, name: impl Into<Name>, x: &Var<V>, to: u32) -> Var<()> {
+        self.communicate(world, name.into(), x, combine::send::<V>(Peer::rank(to)), Some(to))
+    }
+
+    /// Pushes a receive of the next value that rank `from` sends to this rank; see [`Flow::send_to`].
+    #[must_use = "its failure is not reported: `get` it, even if only its effect matters"]
+    pub fn recv_from<V: Wire>(&self, world: &World, name: impl Into<Name>, from: u32) -> Var<V> {
+        let nothing = self.value("nothing", ());
+        self.communicate(world, name.into(), &nothing, combine::receive_one::<V>(Peer::rank(from)), Some(from))
+    }
+
+    fn communicate<V: Data, R: Data>(&self, world: &World, name: Name, x: &Var<V>, spec: Spec, peer: Option<u32>) -> Var<R> {
+        let (unstarted, spec) = (Unstarted::new(world.reserve(), name.clone()), Arc::new(spec));
+        let peer = peer.map(|rank| Peering { rank, tag: FLOWS });
+        self.future(name.clone(), x, move |x: Arc<V>| {
+            let given: Shared = x;
+            let op = Op { name, spec, given, peer };
+            async move { perform_alone(unstarted, op).await.and_then(value) }
+        })
+    }
+}
+
+fn value<R: Data>(made: Made) -> Result<R, BoxError> {
+    Ok(*made.downcast().expect("a spec makes values of its type"))
+}

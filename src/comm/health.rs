@@ -1,0 +1,78 @@
+//! Whether the world of a rank is whole. Every pending operation waits for its own end and for this, so none
+//! is left when the world breaks.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use slab::Slab;
+
+use crate::error::WorldFault;
+use crate::sync::{Mutex, lock};
+
+#[derive(Default)]
+pub(crate) struct Health(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    fault: Option<WorldFault>,
+    /// The tasks of the pending operations.
+    waiting: Slab<Waker>,
+}
+
+impl Health {
+    /// Returns the first fault.
+    pub(crate) fn fault(&self) -> Option<WorldFault> {
+        lock(&self.0).fault.clone()
+    }
+
+    /// Breaks the world, and ends all pending operations. Later faults change nothing.
+    pub(crate) fn break_by(&self, fault: WorldFault) {
+        let waiting = {
+            let mut state = lock(&self.0);
+            state.fault.get_or_insert(fault);
+            std::mem::take(&mut state.waiting)
+        };
+        waiting.into_iter().for_each(|(_, waker)| waker.wake());
+    }
+
+    /// Waits for `of`, and ends with the fault if the world breaks before.
+    pub(crate) async fn watch<T>(self: &Arc<Self>, of: impl Future<Output = T>) -> Result<T, WorldFault> {
+        let mut of = pin!(of);
+        let mut watch = Watch { health: self, key: None };
+        poll_fn(|cx| match of.as_mut().poll(cx) {
+            Poll::Ready(value) => Poll::Ready(Ok(value)),
+            Poll::Pending => watch.poll(cx.waker()).map(Err),
+        })
+        .await
+    }
+}
+
+/// The place of one pending operation among those that wait.
+struct Watch<'h> {
+    health: &'h Health,
+    key: Option<usize>,
+}
+
+impl Watch<'_> {
+    fn poll(&mut self, waker: &Waker) -> Poll<WorldFault> {
+        let mut state = lock(&self.health.0);
+        if let Some(fault) = &state.fault {
+            return Poll::Ready(fault.clone());
+        }
+        match self.key {
+            Some(key) => state.waiting[key].clone_from(waker),
+            None => self.key = Some(state.waiting.insert(waker.clone())),
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        // A broken world has taken all wakers.
+        let waker = self.key.and_then(|key| lock(&self.health.0).waiting.try_remove(key));
+        drop(waker);
+    }
+}

@@ -1,0 +1,245 @@
+//! Ranks in one process. They give each other their values by reference: each rank makes its own result from
+//! the values of all ranks, in the order of the ranks, so results are the same bits on all ranks.
+//!
+//! The n-th collective that one rank starts meets the n-th of every other rank. The first rank that comes
+//! says what it is; if another rank starts something else, the world breaks.
+
+use std::collections::{HashMap, VecDeque};
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use super::engine::{Engine, Issued};
+use super::health::Health;
+use super::op::{Op, OpFault, OpFuture, Peering, Place, Spec};
+use crate::error::{BoxError, WorldFault};
+use crate::graph::{Exchange, Made, Shared};
+use crate::name::Name;
+use crate::sync::{Mutex, lock};
+
+/// What the ranks of a world share.
+pub(crate) struct Hall {
+    size: u32,
+    healths: Vec<Arc<Health>>,
+    state: Mutex<HallState>,
+}
+
+struct HallState {
+    /// The collectives that not all ranks have finished, by number.
+    meetings: HashMap<u64, Meeting>,
+    /// The number of collectives that each rank has started.
+    started: Vec<u64>,
+    mail: HashMap<Route, Mailbox>,
+    has_left: Vec<bool>,
+}
+
+/// A collective that some ranks have started.
+struct Meeting {
+    /// The rank that came first, and what it started.
+    first: (u32, Name, Arc<Spec>),
+    given: Vec<Option<Shared>>,
+    missing: u32,
+    wakers: Vec<Option<Waker>>,
+    /// The number of ranks that still need the values.
+    open: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Route {
+    from: u32,
+    to: u32,
+    tag: u32,
+}
+
+#[derive(Default)]
+struct Mailbox {
+    letters: VecDeque<(Name, Shared)>,
+    /// The receives that wait, each with the number of its letter.
+    wakers: HashMap<u64, Waker>,
+    /// The number of letters that were taken, and of those that receives were promised.
+    taken: u64,
+    promised: u64,
+}
+
+/// The engine of one rank.
+pub(crate) struct Local {
+    hall: Arc<Hall>,
+    rank: u32,
+}
+
+impl Hall {
+    /// Returns the engine of each rank.
+    pub(crate) fn open(size: u32) -> Vec<Local> {
+        let ranks = size as usize;
+        let state =
+            HallState { meetings: HashMap::new(), started: vec![0; ranks], mail: HashMap::new(), has_left: vec![false; ranks] };
+        let healths = (0..size).map(|_| Arc::default()).collect();
+        let hall = Arc::new(Self { size, healths, state: Mutex::new(state) });
+        (0..size).map(|rank| Local { hall: hall.clone(), rank }).collect()
+    }
+
+    fn break_by(&self, fault: &WorldFault) {
+        self.healths.iter().for_each(|health| health.break_by(fault.clone()));
+    }
+
+    /// Adds a rank to its next collective. Returns the number of the collective.
+    fn join(&self, rank: u32, op: &Op) -> Result<u64, WorldFault> {
+        let mut state = lock(&self.state);
+        let number = state.started[rank as usize];
+        state.started[rank as usize] += 1;
+        if let Some(left) = state.has_left.iter().position(|left| *left) {
+            // A rank that had started this one before it left has given its value.
+            let has_given = state.meetings.get(&number).is_some_and(|meeting| meeting.given[left].is_some());
+            if !has_given {
+                return Err(WorldFault::Left { rank: left as u32 });
+            }
+        }
+        let ranks = self.size as usize;
+        let meeting = state.meetings.entry(number).or_insert_with(|| Meeting {
+            first: (rank, op.name.clone(), op.spec.clone()),
+            given: vec![None; ranks],
+            missing: self.size,
+            wakers: vec![None; ranks],
+            open: self.size,
+        });
+        let (first, name, spec) = &meeting.first;
+        if *name != op.name || spec.communication != op.spec.communication {
+            let said = |name: &Name, spec: &Spec| format!("'{name}', {}", spec.communication);
+            let (first, second) = ((*first, said(name, spec)), (rank, said(&op.name, &op.spec)));
+            return Err(WorldFault::Disagree { place: format!("collective {number}"), first, second });
+        }
+        meeting.given[rank as usize] = Some(op.given.clone());
+        meeting.missing -= 1;
+        let wakers = if meeting.missing == 0 { std::mem::take(&mut meeting.wakers) } else { Vec::new() };
+        drop(state);
+        wakers.into_iter().flatten().for_each(Waker::wake);
+        Ok(number)
+    }
+
+    /// Returns the values of all ranks, once they have come.
+    fn poll_all(&self, rank: u32, number: u64, waker: &Waker) -> Poll<Vec<Shared>> {
+        let mut state = lock(&self.state);
+        let meeting = state.meetings.get_mut(&number).expect("this rank still needs it");
+        if meeting.missing > 0 {
+            meeting.wakers[rank as usize] = Some(waker.clone());
+            return Poll::Pending;
+        }
+        meeting.open -= 1;
+        let all = meeting.given.iter().flatten().cloned().collect();
+        let over = if meeting.open == 0 { state.meetings.remove(&number) } else { None };
+        drop(state);
+        drop(over);
+        Poll::Ready(all)
+    }
+
+    fn send(&self, rank: u32, to: Peering, op: &Op) {
+        let mut state = lock(&self.state);
+        let mailbox = state.mail.entry(Route { from: rank, to: to.rank, tag: to.tag }).or_default();
+        mailbox.letters.push_back((op.name.clone(), op.given.clone()));
+        let waker = mailbox.wakers.remove(&mailbox.taken);
+        drop(state);
+        waker.into_iter().for_each(Waker::wake);
+    }
+
+    /// Returns the number of the letter that the next receive on this route gets.
+    fn expect(&self, route: Route) -> u64 {
+        let mut state = lock(&self.state);
+        let mailbox = state.mail.entry(route).or_default();
+        mailbox.promised += 1;
+        mailbox.promised - 1
+    }
+
+    fn poll_letter(&self, route: Route, number: u64, waker: &Waker) -> Poll<Result<Shared, WorldFault>> {
+        let mut state = lock(&self.state);
+        let has_left = state.has_left[route.from as usize];
+        let mailbox = state.mail.entry(route).or_default();
+        if mailbox.taken == number
+            && let Some((_, letter)) = mailbox.letters.pop_front()
+        {
+            mailbox.taken += 1;
+            let next = if mailbox.letters.is_empty() { None } else { mailbox.wakers.remove(&(number + 1)) };
+            drop(state);
+            next.into_iter().for_each(Waker::wake);
+            return Poll::Ready(Ok(letter));
+        }
+        if has_left {
+            return Poll::Ready(Err(WorldFault::Left { rank: route.from }));
+        }
+        mailbox.wakers.insert(number, waker.clone());
+        Poll::Pending
+    }
+
+    /// Notes that a rank has left. The world breaks if another rank waits for it.
+    fn leave(&self, rank: u32) {
+        let mut state = lock(&self.state);
+        state.has_left[rank as usize] = true;
+        let waits = state.meetings.values().any(|meeting| meeting.given[rank as usize].is_none())
+            || state.mail.iter().any(|(route, mailbox)| route.from == rank && !mailbox.wakers.is_empty());
+        drop(state);
+        if waits {
+            self.break_by(&WorldFault::Left { rank });
+        }
+    }
+}
+
+impl Engine for Local {
+    fn name(&self) -> &'static str {
+        "local"
+    }
+
+    fn place(&self) -> Place {
+        Place { rank: self.rank, size: self.hall.size }
+    }
+
+    fn health(&self) -> &Arc<Health> {
+        &self.hall.healths[self.rank as usize]
+    }
+
+    fn start(&self, op: Op, issued: Issued) -> OpFuture {
+        match (&op.spec.communication.exchange, op.peer) {
+            (Exchange::Send { .. }, to) => {
+                to.into_iter().for_each(|to| self.hall.send(self.rank, to, &op));
+                Box::pin(std::future::ready((op.spec.combine)(self.place(), &[]).map_err(OpFault::from)))
+            }
+            (Exchange::Receive { .. }, from) => self.receive(op, from),
+            _ => self.meet(op, issued),
+        }
+    }
+
+    fn break_by(&self, fault: WorldFault) {
+        self.hall.break_by(&fault);
+    }
+
+    fn leave(&self) {
+        self.hall.leave(self.rank);
+    }
+}
+
+impl Local {
+    fn meet(&self, op: Op, issued: Issued) -> OpFuture {
+        let joined = self.hall.join(self.rank, &op);
+        drop(issued);
+        let (hall, place) = (self.hall.clone(), self.place());
+        Box::pin(async move {
+            let number = joined.inspect_err(|fault| hall.break_by(fault))?;
+            let all = poll_fn(|cx| hall.poll_all(place.rank, number, cx.waker())).await;
+            Ok(combined(place, &op, &all)?)
+        })
+    }
+
+    fn receive(&self, op: Op, from: Option<Peering>) -> OpFuture {
+        let (hall, place) = (self.hall.clone(), self.place());
+        let route = from.map(|from| Route { from: from.rank, to: self.rank, tag: from.tag });
+        let expected = route.map(|route| (route, self.hall.expect(route)));
+        Box::pin(async move {
+            let Some((route, number)) = expected else { return Ok(combined(place, &op, &[])?) };
+            let letter = poll_fn(|cx| hall.poll_letter(route, number, cx.waker())).await;
+            let letter = letter.inspect_err(|fault| hall.break_by(fault))?;
+            Ok(combined(place, &op, &[letter])?)
+        })
+    }
+}
+
+fn combined(place: Place, op: &Op, all: &[Shared]) -> Result<Made, BoxError> {
+    (op.spec.combine)(place, all)
+}

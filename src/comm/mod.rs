@@ -1,0 +1,29 @@
+//! More than one machine: ranks that exchange values, as nodes of a graph and as operations of a flow.
+//!
+//! A [`World`] is a number of ranks. Every rank builds the same graph, compiles it with
+//! [`Graph::compile_for`](crate::Graph::compile_for), and runs it. All communication is a future, and none
+//! blocks a thread.
+//
+// RANKS. Lives here: worlds, the engines that carry values from rank to rank, the nodes and operations that
+// communicate, and the order in which they start. Never here: which order that is (`ranks` says it), a
+// second way to run a graph.
+
+mod agreement;
+mod combine;
+mod compile;
+mod elements;
+mod engine;
+mod flow;
+mod health;
+mod local;
+mod nodes;
+mod op;
+mod perform;
+mod run_comm;
+mod turns;
+mod wire;
+mod world;
+
+pub use elements::Elements;
+pub use wire::Wire;
+pub use world::World;

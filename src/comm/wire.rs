@@ -1,0 +1,218 @@
+//! How values cross from rank to rank: as the bytes that they have in memory, or encoded.
+
+use std::any::type_name;
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+
+use bytemuck::Pod;
+
+use crate::error::BoxError;
+use crate::graph::{Data, Made, Shared};
+
+/// A value that can cross from rank to rank.
+///
+/// Numbers, `bool`, `()`, `String`, and `Vec`s and arrays of plain old data ([`bytemuck::Pod`]) can. The
+/// elements of a `Vec` are sent from where they are, and received where they stay. Implement it for types of
+/// your own.
+///
+/// # Examples
+/// A type of its own form:
+/// ```
+/// use std::borrow::Cow;
+///
+/// use anabranch::BoxError;
+/// use anabranch::comm::Wire;
+///
+/// struct Interval(f64, f64);
+///
+/// impl Wire for Interval {
+///     fn to_wire(&self) -> Cow<'_, [u8]> {
+///         [self.0.to_le_bytes(), self.1.to_le_bytes()].concat().into()
+///     }
+///
+///     fn from_wire(bytes: &[u8]) -> Result<Self, BoxError> {
+///         let [low, high] = <[f64; 2]>::from_wire(bytes)?;
+///         Ok(Self(low, high))
+///     }
+/// }
+///
+/// let interval = Interval::from_wire(&Interval(1.0, 2.0).to_wire())?;
+/// assert_eq!(interval.1, 2.0);
+/// # Ok::<(), BoxError>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "a value of type `{Self}` cannot cross from rank to rank",
+    label = "use a number, a `String`, or a `Vec` of plain old data, or implement `comm::Wire`"
+)]
+pub trait Wire: Data + Sized {
+    /// Returns the bytes: borrowed if they are those of the value in memory.
+    fn to_wire(&self) -> Cow<'_, [u8]>;
+
+    /// Returns the value of these bytes. They may have any alignment.
+    ///
+    /// # Errors
+    /// If the bytes are those of no value.
+    fn from_wire(bytes: &[u8]) -> Result<Self, BoxError>;
+
+    /// Returns memory for a value of so many bytes.
+    #[doc(hidden)]
+    fn landing(bytes: usize) -> Box<dyn Landing> {
+        Box::new(Encoded::<Self> { bytes: vec![0; bytes], of: PhantomData })
+    }
+}
+
+/// Memory into which a value is received.
+#[doc(hidden)]
+pub trait Landing: Send {
+    fn bytes(&mut self) -> &mut [u8];
+    /// Returns the value, once all bytes are there.
+    fn value(self: Box<Self>) -> Result<Made, BoxError>;
+}
+
+/// Bytes that are decoded once they are there.
+struct Encoded<T> {
+    bytes: Vec<u8>,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T: Wire> Landing for Encoded<T> {
+    fn bytes(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+
+    fn value(self: Box<Self>) -> Result<Made, BoxError> {
+        Ok(Box::new(T::from_wire(&self.bytes)?))
+    }
+}
+
+/// Elements that are received where they stay.
+struct Elements<T>(Vec<T>);
+
+impl<T: Pod + Send + Sync> Landing for Elements<T> {
+    fn bytes(&mut self) -> &mut [u8] {
+        bytemuck::cast_slice_mut(&mut self.0)
+    }
+
+    fn value(self: Box<Self>) -> Result<Made, BoxError> {
+        Ok(Box::new(self.0))
+    }
+}
+
+impl<T: Pod + Send + Sync> Wire for Vec<T> {
+    fn to_wire(&self) -> Cow<'_, [u8]> {
+        bytemuck::cast_slice(self).into()
+    }
+
+    fn from_wire(bytes: &[u8]) -> Result<Self, BoxError> {
+        check_whole::<T>(bytes.len())?;
+        Ok(bytemuck::pod_collect_to_vec(bytes))
+    }
+
+    fn landing(bytes: usize) -> Box<dyn Landing> {
+        match check_whole::<T>(bytes) {
+            Ok(elements) => Box::new(Elements::<T>(bytemuck::zeroed_vec(elements))),
+            Err(_) => Box::new(Encoded::<Self> { bytes: vec![0; bytes], of: PhantomData }),
+        }
+    }
+}
+
+/// Returns how many values of `T` so many bytes are.
+fn check_whole<T>(bytes: usize) -> Result<usize, BoxError> {
+    match bytes.checked_rem(size_of::<T>()) {
+        Some(0) => Ok(bytes / size_of::<T>()),
+        None if bytes == 0 => Ok(0),
+        _ => Err(misfit::<T>(bytes)),
+    }
+}
+
+fn misfit<T>(bytes: usize) -> BoxError {
+    format!("{bytes} bytes are no values of `{}`: let the sender and the receiver use the same type", type_name::<T>()).into()
+}
+
+impl<T: Pod + Send + Sync, const N: usize> Wire for [T; N] {
+    fn to_wire(&self) -> Cow<'_, [u8]> {
+        bytemuck::cast_slice(self).into()
+    }
+
+    fn from_wire(bytes: &[u8]) -> Result<Self, BoxError> {
+        let elements: Vec<T> = Wire::from_wire(bytes)?;
+        elements.try_into().map_err(|_| misfit::<Self>(bytes.len()))
+    }
+}
+
+macro_rules! numbers {
+    ($($number:ty),*) => { $(
+        impl Wire for $number {
+            fn to_wire(&self) -> Cow<'_, [u8]> {
+                bytemuck::bytes_of(self).into()
+            }
+
+            fn from_wire(bytes: &[u8]) -> Result<Self, BoxError> {
+                bytemuck::try_pod_read_unaligned(bytes).map_err(|_| misfit::<Self>(bytes.len()))
+            }
+        }
+    )* };
+}
+
+numbers!(u8, i8, u16, i16, u32, i32, u64, i64, u128, i128, usize, isize, f32, f64);
+
+impl Wire for () {
+    fn to_wire(&self) -> Cow<'_, [u8]> {
+        Cow::Borrowed(&[])
+    }
+
+    fn from_wire(bytes: &[u8]) -> Result<Self, BoxError> {
+        if bytes.is_empty() { Ok(()) } else { Err(misfit::<Self>(bytes.len())) }
+    }
+}
+
+impl Wire for bool {
+    fn to_wire(&self) -> Cow<'_, [u8]> {
+        vec![u8::from(*self)].into()
+    }
+
+    fn from_wire(bytes: &[u8]) -> Result<Self, BoxError> {
+        match bytes {
+            [0] => Ok(false),
+            [1] => Ok(true),
+            _ => Err(misfit::<Self>(bytes.len())),
+        }
+    }
+}
+
+impl Wire for String {
+    fn to_wire(&self) -> Cow<'_, [u8]> {
+        self.as_bytes().into()
+    }
+
+    fn from_wire(bytes: &[u8]) -> Result<Self, BoxError> {
+        Ok(str::from_utf8(bytes)?.to_owned())
+    }
+}
+
+/// How values of one type cross, with the type erased.
+#[derive(Clone, Copy)]
+pub(crate) struct Form {
+    pub(crate) of: &'static str,
+    pub(crate) encode: fn(&Shared) -> Cow<'_, [u8]>,
+    pub(crate) decode: fn(&[u8]) -> Result<Made, BoxError>,
+    pub(crate) landing: fn(usize) -> Box<dyn Landing>,
+}
+
+impl Form {
+    pub(crate) fn of<T: Wire>() -> Self {
+        Self {
+            of: type_name::<T>(),
+            encode: |value| value.downcast_ref::<T>().expect("the form is that of the value's type").to_wire(),
+            decode: |bytes| Ok(Box::new(T::from_wire(bytes)?)),
+            landing: T::landing,
+        }
+    }
+}
+
+impl fmt::Debug for Form {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Form").field(&self.of).finish()
+    }
+}

@@ -1,0 +1,140 @@
+//! A world of ranks, as one rank has it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::engine::Engine;
+use super::local::Hall;
+use super::op::Place;
+use super::turns::{Turn, Turns};
+use crate::error::{Error, Kind, Result, WorldFault};
+use crate::sync::{AtomicU64, Ordering};
+
+/// The most ranks of a local world.
+const RANKS_MAX: u32 = 1 << 16;
+
+/// A world of ranks, as one of its ranks has it: programs that run at the same time, and exchange values.
+///
+/// Every rank compiles the same graph for its world ([`Graph::compile_for`](crate::Graph::compile_for)), and
+/// runs the plan. A clone is a further handle of the same rank. A rank leaves the world when its last handle
+/// is dropped; plans that were compiled for the world, and flows that use it, have handles.
+///
+/// # Order
+/// Ranks start the same work in the same order: runs of plans for the world, by their first poll, and
+/// operations of flows, by the calls that push them. Within a run, the plan has one order of collectives for
+/// all ranks. A run begins to communicate when earlier work has started all of its communication. Work that
+/// is to overlap freely gets a world of its own.
+///
+/// # Failure
+/// A rank that leaves while others wait for it, or that abandons a run which communicates (because a node of
+/// it failed, or it was dropped), breaks the world. Then every pending operation on every rank ends with an
+/// error for which [`Error::is_world_broken`] is true, and which names the rank and the node that waited.
+///
+/// # Examples
+/// Two ranks, as two futures of one thread:
+/// ```
+/// use anabranch::comm::World;
+/// use anabranch::scope::Sum;
+/// use anabranch::{Executor, Graph, Result, inputs};
+///
+/// async fn rank(world: World) -> Result<u64> {
+///     let mut g = Graph::new();
+///     let mine = g.input::<u64>("mine");
+///     let sum = g.all_reduce("sum", &mine, Sum);
+///     g.output("sum", &sum);
+///     let plan = g.compile_for(&world)?;
+///     let mine = 10 + u64::from(world.rank());
+///     let mut outputs = Executor::inline().run(&plan, inputs! { "mine" => mine }).await?;
+///     Ok(*outputs.take("sum")?)
+/// }
+///
+/// let ranks = World::local(2)?.into_iter().map(rank);
+/// let sums = futures::executor::block_on(futures::future::try_join_all(ranks))?;
+/// assert_eq!(sums, [21, 21]);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct World(pub(super) Arc<Member>);
+
+/// One rank of a world.
+pub(crate) struct Member {
+    pub(super) engine: Box<dyn Engine>,
+    /// The order of runs, and of operations of flows.
+    entries: Arc<Turns>,
+    next_entry: AtomicU64,
+}
+
+impl World {
+    /// Returns a world of so many ranks in this process: one handle for each rank, in order. They may be used
+    /// by any threads and tasks.
+    ///
+    /// # Errors
+    /// If `ranks` is 0, or more than 65,536.
+    pub fn local(ranks: u32) -> Result<Vec<Self>> {
+        if !(1..=RANKS_MAX).contains(&ranks) {
+            let (what, got, limit) = ("the number of ranks, at least 1,".into(), ranks as usize, RANKS_MAX as usize);
+            return Err(Kind::Limit { what, got, limit }.into());
+        }
+        Ok(Hall::open(ranks).into_iter().map(|engine| Self::of(Box::new(engine))).collect())
+    }
+
+    pub(super) fn of(engine: Box<dyn Engine>) -> Self {
+        Self(Arc::new(Member { engine, entries: Arc::default(), next_entry: AtomicU64::new(0) }))
+    }
+
+    /// Returns the number of this rank, from 0 on.
+    pub fn rank(&self) -> u32 {
+        self.place().rank
+    }
+
+    /// Returns the number of ranks.
+    pub fn size(&self) -> u32 {
+        self.place().size
+    }
+
+    /// Returns the error that broke the world, if it is broken.
+    pub fn error(&self) -> Option<Error> {
+        Some(Kind::World(self.0.engine.health().fault()?).into())
+    }
+
+    pub(super) fn place(&self) -> Place {
+        self.0.engine.place()
+    }
+
+    /// Reserves the next place in the order of this rank's work.
+    pub(super) fn reserve(&self) -> Entry {
+        // ORDERING: Relaxed: the number is all that is shared. The caller's own order decides which work
+        // comes first.
+        let number = self.0.next_entry.fetch_add(1, Ordering::Relaxed);
+        Entry { turn: Turn::new(&self.0.entries, number), member: self.0.clone() }
+    }
+}
+
+/// A place in the order of a rank's work. Its drop lets the next work communicate.
+pub(crate) struct Entry {
+    pub(super) turn: Turn,
+    pub(super) member: Arc<Member>,
+}
+
+impl Entry {
+    /// Breaks the world: this rank will not do what other ranks may wait for.
+    pub(super) fn abandon(&self, why: String) {
+        let Place { rank, size } = self.member.engine.place();
+        if size > 1 {
+            self.member.engine.break_by(WorldFault::Abandoned { rank, why });
+        }
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.engine.leave();
+    }
+}
+
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Place { rank, size }, engine) = (self.place(), self.0.engine.name());
+        f.debug_struct("World").field("rank", &rank).field("size", &size).field("engine", &engine).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,25 @@
+//! What breaks a world of ranks.
+
+/// The reason why a world is broken.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub(crate) enum WorldFault {
+    #[error("rank {rank} has left the world: it dropped its last handle to it")]
+    Left { rank: u32 },
+    #[error("rank {rank} has abandoned the run: {why}")]
+    Abandoned { rank: u32, why: String },
+    #[error(
+        "the ranks disagree about {place}: on rank {} it is {}, on rank {} {}. Every rank must build the same graph, and start the same work in the same order",
+        first.0, first.1, second.0, second.1
+    )]
+    Disagree { place: String, first: (u32, String), second: (u32, String) },
+}
+
+impl WorldFault {
+    /// Returns the rank that broke the world, if one rank did.
+    pub(super) fn rank(&self) -> Option<u32> {
+        match self {
+            Self::Left { rank } | Self::Abandoned { rank, .. } => Some(*rank),
+            Self::Disagree { .. } => None,
+        }
+    }
+}

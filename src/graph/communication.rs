@@ -1,0 +1,212 @@
+//! Communication between ranks as a graph describes it: what a node exchanges, with which ranks, and where
+//! nodes run. For policies, checks and pictures; the room `comm` carries it out.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::name::Name;
+
+/// The ranks on which a node runs.
+///
+/// # Examples
+/// ```
+/// use anabranch::Graph;
+/// use anabranch::graph::Ranks;
+///
+/// let mut g = Graph::new();
+/// let table = g.task("table", (), || vec![1.0, 2.0]);
+/// let norm = g.task("norm", &table, |t: &Vec<f64>| t.iter().sum::<f64>());
+/// g.node(&table).rank(2);
+/// assert_eq!(g.shape().nodes()[0].ranks, Some(Ranks::One(2)));
+/// # g.node(&norm).replicated();
+/// # assert_eq!(g.shape().nodes()[1].ranks, Some(Ranks::Same));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Ranks {
+    /// On this rank only. Other ranks that read its value receive it.
+    One(u32),
+    /// On all ranks, which all make the same value.
+    Same,
+    /// On all ranks, each of which makes a value of its own.
+    Each,
+}
+
+/// What a node of communication does: the exchange, and the type of the value that it exchanges.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Communication {
+    /// The exchange.
+    pub exchange: Exchange,
+    /// The name of the type of the value that a rank gives.
+    pub of: &'static str,
+}
+
+/// An exchange between ranks. The words are those of MPI and NCCL.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Exchange {
+    /// All ranks get the combination of the values of all ranks.
+    AllReduce {
+        /// The name of the operator.
+        operator: Name,
+    },
+    /// All ranks get the values of all ranks, in the order of the ranks.
+    AllGather,
+    /// Each rank gets its part of the combination of the values of all ranks.
+    ReduceScatter {
+        /// The name of the operator.
+        operator: Name,
+    },
+    /// All ranks get the value of one rank.
+    Broadcast {
+        /// The rank that gives it.
+        root: u32,
+    },
+    /// Each rank gives each rank a part of its value.
+    AllToAll,
+    /// No rank goes on before all ranks have come here.
+    Barrier,
+    /// A rank gives its value to another one.
+    Send {
+        /// The rank that receives it.
+        to: Peer,
+    },
+    /// A rank gets a value of another one.
+    Receive {
+        /// The rank that sends it.
+        from: Peer,
+    },
+}
+
+/// The other rank of a send or a receive, for each rank. Every rank builds the same graph, so a graph says
+/// for all ranks which rank sends to which.
+///
+/// # Examples
+/// Neighbours in a line, and in a ring:
+/// ```
+/// use anabranch::graph::Peer;
+///
+/// assert_eq!((Peer::next().of(1, 4), Peer::next().of(3, 4)), (Some(2), None));
+/// assert_eq!((Peer::ring(-1).of(0, 4), Peer::ring(2).of(3, 4)), (Some(3), Some(1)));
+/// assert_eq!(Peer::table([Some(1), None]).of(0, 2), Some(1));
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Peer(Peers);
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Peers {
+    One(u32),
+    Shift { by: i64, wraps: bool },
+    Table(Arc<[Option<u32>]>),
+}
+
+impl Peer {
+    /// The same rank, for all ranks.
+    pub fn rank(rank: u32) -> Self {
+        Self(Peers::One(rank))
+    }
+
+    /// The rank behind. The last rank has none.
+    pub fn next() -> Self {
+        Self::shift(1)
+    }
+
+    /// The rank before. Rank 0 has none.
+    pub fn previous() -> Self {
+        Self::shift(-1)
+    }
+
+    /// The rank `by` behind, or none if there is no such rank.
+    pub fn shift(by: i64) -> Self {
+        Self(Peers::Shift { by, wraps: false })
+    }
+
+    /// The rank `by` behind in a ring, in which rank 0 is behind the last rank.
+    pub fn ring(by: i64) -> Self {
+        Self(Peers::Shift { by, wraps: true })
+    }
+
+    /// The peer of each rank, in the order of the ranks. Ranks behind the end of the table have none.
+    pub fn table(peers: impl Into<Arc<[Option<u32>]>>) -> Self {
+        Self(Peers::Table(peers.into()))
+    }
+
+    /// Returns the peer of `rank` among `size` ranks. None if it has none. The peer may be no rank of the
+    /// world, if a table or [`Peer::rank`] says so.
+    pub fn of(&self, rank: u32, size: u32) -> Option<u32> {
+        match &self.0 {
+            Peers::One(peer) => Some(*peer),
+            Peers::Shift { by, wraps } => {
+                let (size, at) = (i64::from(size), i64::from(rank).checked_add(*by)?);
+                let at = if *wraps { at.checked_rem_euclid(size)? } else { at };
+                u32::try_from(at).ok().filter(|_| at < size)
+            }
+            Peers::Table(peers) => *peers.get(rank as usize)?,
+        }
+    }
+}
+
+impl From<u32> for Peer {
+    fn from(rank: u32) -> Self {
+        Self::rank(rank)
+    }
+}
+
+impl Communication {
+    /// Returns whether all ranks take part.
+    pub fn is_collective(&self) -> bool {
+        !matches!(self.exchange, Exchange::Send { .. } | Exchange::Receive { .. })
+    }
+
+    /// Returns whether all ranks get the same value.
+    pub fn gives_same(&self) -> bool {
+        use Exchange::{AllGather, AllReduce, Barrier, Broadcast};
+        matches!(self.exchange, AllReduce { .. } | AllGather | Broadcast { .. } | Barrier)
+    }
+}
+
+/// Words of a plan: `all-reduce (+) of f64`.
+impl fmt::Display for Communication {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.exchange {
+            Exchange::Barrier => f.write_str("barrier"),
+            exchange => write!(f, "{exchange} of {}", self.of),
+        }
+    }
+}
+
+impl fmt::Display for Exchange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AllReduce { operator } => write!(f, "all-reduce ({operator})"),
+            Self::AllGather => f.write_str("all-gather"),
+            Self::ReduceScatter { operator } => write!(f, "reduce-scatter ({operator})"),
+            Self::Broadcast { root } => write!(f, "broadcast by rank {root}"),
+            Self::AllToAll => f.write_str("all-to-all"),
+            Self::Barrier => f.write_str("barrier"),
+            Self::Send { to } => write!(f, "send to {to}"),
+            Self::Receive { from } => write!(f, "receive from {from}"),
+        }
+    }
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Peers::One(rank) => write!(f, "rank {rank}"),
+            Peers::Shift { by, wraps: false } => write!(f, "rank {by:+}"),
+            Peers::Shift { by, wraps: true } => write!(f, "rank {by:+} in the ring"),
+            Peers::Table(_) => f.write_str("a table of ranks"),
+        }
+    }
+}
+
+impl fmt::Display for Ranks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::One(rank) => write!(f, "rank {rank}"),
+            Self::Same => f.write_str("all ranks, one value"),
+            Self::Each => f.write_str("all ranks, a value each"),
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! Plans over ranks: which nodes run on which rank, what they exchange and in which order, and the proof that
+//! no rank waits for ever.
+//!
+//! [`Graph::compile_for`](crate::Graph::compile_for) uses it for the ranks of a
+//! [`World`](crate::comm::World).
+//
+// WHO, AMONG RANKS. Lives here: whether values are the same on all ranks, the order of collectives, the pairs
+// of sends and receives, and the checks of all this. Never here: a thread, a clock, a value, an engine.
+
+mod order;
+mod pairs;
+mod same;
+mod units;
+mod waits;
+
+pub(crate) use order::{Order, Place};
+pub(crate) use pairs::check_pairs;
+pub(crate) use same::check_same;
+pub(crate) use waits::check_waits;

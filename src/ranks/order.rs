@@ -1,0 +1,107 @@
+//! The one order of communication that all ranks keep, from the plan. Also the facts by which ranks find out
+//! whether they have built the same graph.
+
+use std::collections::HashMap;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+
+use super::pairs::peer_of;
+use super::units::{communications, reads, units, values_of};
+use crate::graph::{Control, Graph, NodeId};
+use crate::name::Name;
+
+/// The order of communication of one rank.
+pub(crate) struct Order {
+    /// The place of each node that communicates, by its full name.
+    pub(crate) places: HashMap<Name, Place>,
+    /// The number of units: the graph and its inner graphs.
+    pub(crate) units: usize,
+    /// The number of operations of a run. None if loops or branches have some.
+    pub(crate) total: Option<u64>,
+    /// Of each node: its name, and a hash of what must be the same on all ranks.
+    pub(crate) nodes: Vec<(Name, u64)>,
+}
+
+/// Where an operation stands in the order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Place {
+    /// A collective: its number among those of its unit, and how many these are.
+    Turn { unit: u32, number: u32, of: u32 },
+    /// A send or a receive: the other rank, and the number of the message. None without a peer.
+    Message(Option<(u32, u32)>),
+}
+
+impl Order {
+    pub(crate) fn new(graph: &Graph, rank: u32, size: u32) -> Self {
+        let units = units(graph);
+        let mut order = Self { places: HashMap::new(), units: units.len(), total: None, nodes: Vec::new() };
+        let mut tag = 0;
+        for (unit, number) in units.iter().zip(0..) {
+            order.add_turns(unit, number);
+            order.add_messages(unit, &mut tag, rank, size);
+            order.add_nodes(unit, size);
+        }
+        let is_outermost = |unit: &&Graph| std::ptr::eq(*unit, graph);
+        let has_inner = units.iter().any(|unit| !is_outermost(unit) && communications(unit).next().is_some());
+        order.total = (!has_inner).then_some(order.places.len() as u64);
+        order
+    }
+
+    fn add_turns(&mut self, unit: &Graph, number: u32) {
+        let is_collective = |node: &NodeId| {
+            let node = &unit.shape().nodes()[node.index()];
+            node.communication.as_ref().is_some_and(|communication| communication.is_collective())
+        };
+        let collectives: Vec<NodeId> = unit.shape().topological_order().into_iter().filter(is_collective).collect();
+        let of = collectives.len() as u32;
+        for (&node, at) in collectives.iter().zip(0..) {
+            self.places.insert(unit.full_name(node), Place::Turn { unit: number, number: at, of });
+        }
+    }
+
+    /// Numbers the messages between this rank and each other one: the n-th send to a rank has the tag of the
+    /// n-th receive there.
+    fn add_messages(&mut self, unit: &Graph, tag: &mut u32, rank: u32, size: u32) {
+        let mut counts: HashMap<(u32, bool), u32> = HashMap::new();
+        let mut nodes = 0;
+        for (node, shape) in communications(unit) {
+            let Some((peer, sends)) = peer_of(shape) else { continue };
+            nodes += 1;
+            let message = peer.of(rank, size).map(|peer| {
+                let count = counts.entry((peer, sends)).or_default();
+                *count += 1;
+                (peer, *tag + *count - 1)
+            });
+            self.places.insert(unit.full_name(node), Place::Message(message));
+        }
+        *tag += nodes;
+    }
+
+    fn add_nodes(&mut self, unit: &Graph, size: u32) {
+        let reads = reads(unit);
+        for (node, shape) in unit.shape().ids().zip(unit.shape().nodes()) {
+            let mut hasher = DefaultHasher::new();
+            let name = unit.full_name(node);
+            (size, &name, shape.backend, &reads[node.index()], shape.ranks).hash(&mut hasher);
+            shape.communication.as_ref().map(|communication| communication.to_string()).hash(&mut hasher);
+            if let Some(peer) = peer_of(shape) {
+                format!("{peer:?}").hash(&mut hasher);
+            }
+            if let Some(Control::Repeat { condition: None, iterations, .. }) = shape.control.as_deref() {
+                iterations.hash(&mut hasher);
+            }
+            let work = unit.works[node.index()];
+            let types = &unit.values[work.value as usize..(work.value + work.values) as usize];
+            types.iter().for_each(|value| value.of.name.hash(&mut hasher));
+            values_of(unit, node).for_each(|offset| offset.hash(&mut hasher));
+            self.nodes.push((name, hasher.finish()));
+        }
+    }
+
+    /// Returns a number that is the same if all else is.
+    pub(crate) fn digest(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.nodes.hash(&mut hasher);
+        hasher.finish()
+    }
+}

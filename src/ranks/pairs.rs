@@ -1,0 +1,93 @@
+//! Sends and receives: the n-th send from one rank to another in a graph belongs to the n-th receive there
+//! from that rank, in the order in which the nodes were added. Loops and branches have pairs of their own.
+
+use std::collections::BTreeMap;
+
+use super::units::{communications, units};
+use crate::error::{Kind, Result};
+use crate::graph::{Exchange, Graph, NodeId, NodeShape};
+
+/// The ends of messages from one rank to another.
+#[derive(Default)]
+pub(super) struct Ends {
+    pub(super) sends: Vec<NodeId>,
+    pub(super) receives: Vec<NodeId>,
+}
+
+/// Returns the ends of all messages in a graph, by (sender, receiver).
+///
+/// # Errors
+/// If a peer is no rank.
+pub(super) fn ends(unit: &Graph, size: u32) -> Result<BTreeMap<(u32, u32), Ends>> {
+    let mut all: BTreeMap<(u32, u32), Ends> = BTreeMap::new();
+    for (node, shape) in communications(unit) {
+        let Some((peer, sends)) = peer_of(shape) else { continue };
+        for rank in 0..size {
+            let Some(peer) = peer.of(rank, size) else { continue };
+            if peer >= size {
+                let fault = format!("has the peer {peer} on rank {rank}, but there are {size} ranks, from 0 on");
+                return Err(Kind::Body { node: unit.full_name(node), fault }.into());
+            }
+            if sends {
+                all.entry((rank, peer)).or_default().sends.push(node);
+            } else {
+                all.entry((peer, rank)).or_default().receives.push(node);
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Returns the peer of a send or a receive, and whether it is a send.
+pub(super) fn peer_of(shape: &NodeShape) -> Option<(&crate::graph::Peer, bool)> {
+    match &shape.communication.as_deref()?.exchange {
+        Exchange::Send { to } => Some((to, true)),
+        Exchange::Receive { from } => Some((from, false)),
+        _ => None,
+    }
+}
+
+/// Checks that each send has its receive, of the same type, and each receive its send.
+///
+/// # Errors
+/// Names the node without a partner, and both ranks.
+pub(crate) fn check_pairs(graph: &Graph, size: u32) -> Result<()> {
+    for unit in units(graph) {
+        for ((from, to), Ends { sends, receives }) in ends(unit, size)? {
+            let paired = sends.len().min(receives.len());
+            if let Some(&send) = sends.get(paired) {
+                let fault = format!(
+                    "sends to rank {to} on rank {from}, and no node of the same graph receives it there: {} from rank {from} to rank {to} against {}",
+                    counted(sends.len(), "send"),
+                    counted(receives.len(), "receive")
+                );
+                return Err(Kind::Body { node: unit.full_name(send), fault }.into());
+            }
+            if let Some(&receive) = receives.get(paired) {
+                let fault = format!(
+                    "receives from rank {from} on rank {to}, and no node of the same graph sends it there: {} from rank {from} to rank {to} against {}",
+                    counted(receives.len(), "receive"),
+                    counted(sends.len(), "send")
+                );
+                return Err(Kind::Body { node: unit.full_name(receive), fault }.into());
+            }
+            for (&send, &receive) in sends.iter().zip(&receives) {
+                let of = |node: NodeId| unit.shape().nodes()[node.index()].communication.as_ref().map(|is| is.of);
+                if let (Some(sent), Some(received)) = (of(send), of(receive))
+                    && sent != received
+                {
+                    let fault = format!(
+                        "receives a `{received}` from rank {from} on rank {to}, but '{}' sends it a `{sent}` there",
+                        unit.full_name(send)
+                    );
+                    return Err(Kind::Body { node: unit.full_name(receive), fault }.into());
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn counted(count: usize, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}

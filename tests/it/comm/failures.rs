@@ -1,0 +1,128 @@
+//! Ranks that leave, fail, or are dropped: every pending future of the others ends with an error that names
+//! the rank and the node.
+
+use std::sync::Arc;
+
+use anabranch::comm::World;
+use anabranch::scope::Sum;
+use anabranch::{BoxError, Executor, Graph, Inputs, Plan};
+use futures::executor::block_on;
+use futures::future::{join, poll_immediate};
+
+fn plan(world: &World) -> Plan {
+    let mut g = Graph::new();
+    let x = g.input::<u32>("x");
+    let y = g.future("prepare", &x, |x: Arc<u32>| async move {
+        match *x {
+            13 => Err(BoxError::from("an unlucky number")),
+            99 => std::future::pending().await,
+            x => Ok(x),
+        }
+    });
+    let sum = g.all_reduce("sum", &y, Sum);
+    g.output("sum", &sum);
+    g.compile_for(world).unwrap()
+}
+
+fn two() -> [World; 2] {
+    World::local(2).unwrap().try_into().unwrap()
+}
+
+#[test]
+fn a_rank_that_leaves_ends_what_others_wait_for() {
+    let [first, second] = two();
+    let (exec, plan) = (Executor::inline(), plan(&first));
+    let mut run = exec.run(&plan, Inputs::new().with("x", 1_u32));
+    assert!(block_on(poll_immediate(&mut run)).is_none());
+    drop(second);
+    let error = block_on(run).unwrap_err();
+    assert!(error.is_world_broken());
+    assert_eq!((error.rank(), error.node()), (Some(1), Some("sum")));
+    insta::assert_snapshot!(format!("{error:#}"), @"node 'sum' failed on host 0 of the host device: rank 1 has left the world: it dropped its last handle to it");
+    insta::assert_snapshot!(first.error().unwrap(), @"rank 1 has left the world: it dropped its last handle to it");
+    // The world stays broken.
+    let again = block_on(exec.run(&plan, Inputs::new().with("x", 1_u32))).unwrap_err();
+    assert_eq!(again.rank(), Some(1));
+}
+
+#[test]
+fn a_rank_that_has_left_already_ends_a_run_at_once() {
+    let [first, second] = two();
+    drop(second);
+    let error = block_on(Executor::inline().run(&plan(&first), Inputs::new().with("x", 1_u32))).unwrap_err();
+    assert_eq!(error.rank(), Some(1));
+}
+
+#[test]
+fn a_rank_that_leaves_when_all_is_done_breaks_nothing() {
+    let [first, second] = two();
+    let rank = |world: World| async move {
+        let mut outputs = Executor::inline().run(&plan(&world), Inputs::new().with("x", 1_u32)).await.unwrap();
+        assert_eq!(*outputs.take::<u32>("sum").unwrap(), 2);
+        world
+    };
+    let (first, second) = block_on(join(rank(first), rank(second)));
+    drop(first);
+    assert!(second.error().is_none());
+}
+
+#[test]
+fn a_rank_whose_node_fails_tells_the_others_why() {
+    let [first, second] = two();
+    let (exec, plans) = (Executor::inline(), [plan(&first), plan(&second)]);
+    let run = |at: usize, x: u32| exec.run(&plans[at], Inputs::new().with("x", x));
+    let (waits, fails) = block_on(join(run(0, 1), run(1, 13)));
+    assert_eq!(fails.unwrap_err().node(), Some("prepare"));
+    insta::assert_snapshot!(format!("{:#}", waits.unwrap_err()), @"node 'sum' failed on host 0 of the host device: rank 1 has abandoned the run: node 'prepare' failed on host 0 of the host device: an unlucky number");
+}
+
+#[test]
+fn a_run_that_is_dropped_ends_that_of_other_ranks() {
+    let [first, second] = two();
+    let (exec, plans) = (Executor::inline(), [plan(&first), plan(&second)]);
+    let run = |at: usize, x: u32| exec.run(&plans[at], Inputs::new().with("x", x));
+    let mut waits = run(0, 1);
+    assert!(block_on(poll_immediate(&mut waits)).is_none());
+    // A run that was never polled has begun nothing.
+    drop(run(1, 1));
+    assert!(first.error().is_none());
+    let mut dropped = run(1, 99);
+    assert!(block_on(poll_immediate(&mut dropped)).is_none());
+    drop(dropped);
+    let error = block_on(waits).unwrap_err();
+    assert_eq!((error.rank(), error.node()), (Some(1), Some("sum")));
+    assert!(format!("{error:#}").contains("rank 1 has abandoned the run: "), "{error:#}");
+}
+
+#[test]
+fn work_without_communication_goes_on_and_a_new_world_can_be_made() {
+    let [first, second] = two();
+    drop(second);
+    let exec = Executor::inline();
+    assert!(block_on(exec.run(&plan(&first), Inputs::new().with("x", 1_u32))).is_err());
+    let mut g = Graph::new();
+    let x = g.task("x", (), || 7);
+    g.output("x", &x);
+    assert_eq!(*block_on(exec.run(&g.compile().unwrap(), Inputs::new())).unwrap().take::<i32>("x").unwrap(), 7);
+    let [world] = <[World; 1]>::try_from(World::local(1).unwrap()).unwrap();
+    let mut outputs = block_on(exec.run(&plan(&world), Inputs::new().with("x", 5_u32))).unwrap();
+    assert_eq!(*outputs.take::<u32>("sum").unwrap(), 5);
+}
+
+#[test]
+fn lengths_that_differ_fail_the_node_on_all_ranks() {
+    let errors = super::run_ranks(2, |rank| vec![1.0; 3 + rank as usize], |g, x, _| g.all_reduce("sum", &x, Sum));
+    for error in errors {
+        insta::allow_duplicates! {
+            insta::assert_snapshot!(format!("{:#}", error.unwrap_err()), @"node 'sum' failed on host 0 of the host device: rank 0 gives 3 elements, and rank 1 gives 4: let all ranks give equally many");
+        }
+    }
+}
+
+#[test]
+fn worlds_have_one_rank_and_more() {
+    assert!(World::local(0).is_err() && World::local(1 << 17).is_err());
+    let worlds = World::local(3).unwrap();
+    assert_eq!(worlds.iter().map(World::rank).collect::<Vec<_>>(), [0, 1, 2]);
+    assert!(worlds.iter().all(|world| world.size() == 3));
+}
