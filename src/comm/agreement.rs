@@ -1,17 +1,16 @@
 //! The check that all ranks have compiled the same graph, before the first run of a plan. All ranks give a
 //! hash; if the hashes differ, all ranks look for the first node that differs, so all get the same error.
 
-use std::any::type_name;
 use std::sync::Arc;
 
 use bytemuck::Pod;
 
+use super::combine;
 use super::engine::Engine;
-use super::op::{Op, OpFault, Place, Spec};
+use super::op::{Op, OpFault};
 use super::turns::{Turn, Turns};
-use super::wire::Form;
 use crate::error::WorldFault;
-use crate::graph::{Communication, Exchange, Made, Shared};
+use crate::graph::Exchange;
 use crate::name::Name;
 use crate::ranks::Order;
 use crate::sync::{Mutex, lock};
@@ -75,13 +74,10 @@ fn first_difference(all: &[Vec<u64>]) -> (usize, usize) {
 
 /// Returns the lists of all ranks.
 async fn gather<T: Pod + Send + Sync>(engine: &dyn Engine, given: Vec<T>) -> Result<Vec<Vec<T>>, OpFault> {
-    let communication = Communication { exchange: Exchange::AllGather, of: type_name::<Vec<T>>() };
-    let combine = |_: Place, all: &[Shared]| {
-        let lists = all.iter().map(|list| list.downcast_ref::<Vec<T>>().expect("all give the same type").clone());
-        let made: Made = Box::new(lists.collect::<Vec<_>>());
-        Ok(made)
-    };
-    let spec = Spec { communication, form: Form::of::<Vec<T>>(), combine: Box::new(combine) };
+    let spec = combine::spec::<Vec<T>>(Exchange::AllGather, |_, all| {
+        let lists: Vec<Vec<T>> = all.iter().map(|list| combine::value::<Vec<T>>(list).clone()).collect();
+        Ok(Box::new(lists))
+    });
     let name = Name::from("the comparison of the plans");
     let made = engine.start(Op { name, spec: Arc::new(spec), given: Arc::new(given), peer: None }, Box::new(())).await?;
     Ok(*made.downcast().expect("that is what it makes"))

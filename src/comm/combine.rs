@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytemuck::Pod;
 
 use super::elements::Elements;
+use super::native::native;
 use super::op::{Place, Spec};
 use super::wire::{Form, Wire};
 use crate::error::BoxError;
@@ -14,34 +15,40 @@ use crate::scope::Operator;
 
 pub(super) fn all_reduce<V: Elements, O: Operator<V::Item>>(operator: O) -> Spec {
     let exchange = Exchange::AllReduce { operator: operator.name() };
-    spec::<V>(exchange, move |_, all| {
+    let reduction = native::<V::Item, O>();
+    let spec = spec::<V>(exchange, move |_, all| {
         let length = value::<V>(&all[0]).elements().len();
         made(V::from_elements(reduced::<V, O>(&operator, all, 0..length)?)?)
-    })
+    });
+    Spec { reduction, made: reduction.map(|_| Form::of::<V>()), ..spec }
 }
 
 pub(super) fn all_gather<V: Elements>() -> Spec {
-    spec::<V>(Exchange::AllGather, |_, all| {
+    let spec = spec::<V>(Exchange::AllGather, |_, all| {
         let elements: Vec<&[V::Item]> = all.iter().map(|each| value::<V>(each).elements()).collect();
         made(elements.concat())
-    })
+    });
+    Spec { made: Some(Form::of::<Vec<V::Item>>()), ..spec }
 }
 
 pub(super) fn reduce_scatter<T: Pod + Send + Sync, O: Operator<T>>(operator: O) -> Spec {
     let exchange = Exchange::ReduceScatter { operator: operator.name() };
-    spec::<Vec<T>>(exchange, move |place, all| {
+    let reduction = native::<T, O>();
+    let spec = spec::<Vec<T>>(exchange, move |place, all| {
         let part = part(value::<Vec<T>>(&all[0]).len(), place.size)?;
         let start = part * place.rank as usize;
         made(reduced::<Vec<T>, O>(&operator, all, start..start + part)?)
-    })
+    });
+    Spec { reduction, made: reduction.map(|_| Form::of::<Vec<T>>()), ..spec }
 }
 
 pub(super) fn broadcast<V: Wire>(root: u32) -> Spec {
-    spec::<V>(Exchange::Broadcast { root }, move |_, all| made(copied::<V>(&all[root as usize])?))
+    let spec = spec::<V>(Exchange::Broadcast { root }, move |_, all| made(copied::<V>(&all[root as usize])?));
+    Spec { made: Some(Form::of::<V>()), ..spec }
 }
 
 pub(super) fn all_to_all<T: Pod + Send + Sync>() -> Spec {
-    spec::<Vec<T>>(Exchange::AllToAll, |place, all| {
+    let spec = spec::<Vec<T>>(Exchange::AllToAll, |place, all| {
         let mut mine = Vec::new();
         for each in all {
             let each = value::<Vec<T>>(each);
@@ -49,44 +56,54 @@ pub(super) fn all_to_all<T: Pod + Send + Sync>() -> Spec {
             mine.extend_from_slice(&each[part * place.rank as usize..][..part]);
         }
         made(mine)
-    })
+    });
+    Spec { made: Some(Form::of::<Vec<T>>()), ..spec }
 }
 
 pub(super) fn barrier() -> Spec {
-    spec::<()>(Exchange::Barrier, |_, _| made(()))
+    let spec = spec::<()>(Exchange::Barrier, |_, _| made(()));
+    Spec { finish: |_| Box::new(()), ..spec }
 }
 
 pub(super) fn send<V: Wire>(to: Peer) -> Spec {
-    spec::<V>(Exchange::Send { to }, |_, _| made(()))
+    let spec = spec::<V>(Exchange::Send { to }, |_, _| made(()));
+    Spec { finish: |_| Box::new(()), ..spec }
 }
 
 /// A receive of a rank that may have no peer.
 pub(super) fn receive<V: Wire>(from: Peer) -> Spec {
-    spec::<V>(Exchange::Receive { from }, |_, all| made(all.first().map(copied::<V>).transpose()?))
+    let spec = spec::<V>(Exchange::Receive { from }, |_, all| made(all.first().map(copied::<V>).transpose()?));
+    let finish = |received: Option<Made>| -> Made {
+        Box::new(received.map(|received| *received.downcast::<V>().expect("it has the form of the type")))
+    };
+    Spec { made: Some(Form::of::<V>()), finish, ..spec }
 }
 
 /// A receive of a rank that has a peer.
 pub(super) fn receive_one<V: Wire>(from: Peer) -> Spec {
-    spec::<V>(Exchange::Receive { from }, |_, all| made(copied::<V>(&all[0])?))
+    let spec = spec::<V>(Exchange::Receive { from }, |_, all| made(copied::<V>(&all[0])?));
+    Spec { made: Some(Form::of::<V>()), ..spec }
 }
 
 fn copied<V: Wire>(letter: &Shared) -> Result<V, BoxError> {
     V::from_wire(&value::<V>(letter).to_wire())
 }
 
-fn spec<V: Wire>(
+pub(super) fn spec<V: Wire>(
     exchange: Exchange,
     combine: impl Fn(Place, &[Shared]) -> Result<Made, BoxError> + Send + Sync + 'static,
 ) -> Spec {
     let communication = Communication { exchange, of: type_name::<V>() };
-    Spec { communication, form: Form::of::<V>(), combine: Box::new(combine) }
+    let (form, combine) = (Form::of::<V>(), Box::new(combine));
+    let finish = |made: Option<Made>| made.expect("the transport makes a value");
+    Spec { communication, form, made: None, reduction: None, finish, combine }
 }
 
 fn made<R: Data>(value: R) -> Result<Made, BoxError> {
     Ok(Box::new(value))
 }
 
-fn value<V: 'static>(shared: &Shared) -> &V {
+pub(super) fn value<V: 'static>(shared: &Shared) -> &V {
     shared.downcast_ref().expect("all ranks give values of one type")
 }
 
@@ -117,7 +134,7 @@ fn check_length(first: usize, rank: u32, other: usize) -> Result<(), BoxError> {
 }
 
 /// Returns the length of a part, of as many as there are ranks.
-fn part(length: usize, size: u32) -> Result<usize, BoxError> {
+pub(super) fn part(length: usize, size: u32) -> Result<usize, BoxError> {
     if length.is_multiple_of(size as usize) {
         return Ok(length / size as usize);
     }

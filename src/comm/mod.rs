@@ -16,6 +16,9 @@ mod engine;
 mod flow;
 mod health;
 mod local;
+#[cfg(feature = "mpi")]
+mod mpi;
+mod native;
 mod nodes;
 mod op;
 mod perform;

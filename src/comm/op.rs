@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use super::native::{Element, Operation};
 use super::wire::Form;
 use crate::error::{BoxError, WorldFault};
 use crate::graph::{Communication, Made, Shared};
@@ -32,6 +33,12 @@ pub(crate) struct Spec {
     pub(crate) communication: Communication,
     /// The form of the value that a rank gives, or that it receives.
     pub(crate) form: Form,
+    /// The form of what a transport can make itself, if it can.
+    pub(crate) made: Option<Form>,
+    /// The reduction, if transports know it.
+    pub(crate) reduction: Option<(Element, Operation)>,
+    /// Makes the value of a rank from what the transport has made.
+    pub(crate) finish: fn(Option<Made>) -> Made,
     pub(crate) combine: Combine,
 }
 

@@ -46,6 +46,10 @@ use crate::graph::{Data, Made, Shared};
     label = "use a number, a `String`, or a `Vec` of plain old data, or implement `comm::Wire`"
 )]
 pub trait Wire: Data + Sized {
+    /// The number of bytes, if all values have the same.
+    #[doc(hidden)]
+    const BYTES: Option<usize> = None;
+
     /// Returns the bytes: borrowed if they are those of the value in memory.
     fn to_wire(&self) -> Cow<'_, [u8]>;
 
@@ -144,6 +148,8 @@ impl<T: Pod + Send + Sync, const N: usize> Wire for [T; N] {
 macro_rules! numbers {
     ($($number:ty),*) => { $(
         impl Wire for $number {
+            const BYTES: Option<usize> = Some(size_of::<Self>());
+
             fn to_wire(&self) -> Cow<'_, [u8]> {
                 bytemuck::bytes_of(self).into()
             }
@@ -158,6 +164,8 @@ macro_rules! numbers {
 numbers!(u8, i8, u16, i16, u32, i32, u64, i64, u128, i128, usize, isize, f32, f64);
 
 impl Wire for () {
+    const BYTES: Option<usize> = Some(0);
+
     fn to_wire(&self) -> Cow<'_, [u8]> {
         Cow::Borrowed(&[])
     }
@@ -195,6 +203,7 @@ impl Wire for String {
 #[derive(Clone, Copy)]
 pub(crate) struct Form {
     pub(crate) of: &'static str,
+    pub(crate) bytes: Option<usize>,
     pub(crate) encode: fn(&Shared) -> Cow<'_, [u8]>,
     pub(crate) decode: fn(&[u8]) -> Result<Made, BoxError>,
     pub(crate) landing: fn(usize) -> Box<dyn Landing>,
@@ -204,6 +213,7 @@ impl Form {
     pub(crate) fn of<T: Wire>() -> Self {
         Self {
             of: type_name::<T>(),
+            bytes: T::BYTES,
             encode: |value| value.downcast_ref::<T>().expect("the form is that of the value's type").to_wire(),
             decode: |bytes| Ok(Box::new(T::from_wire(bytes)?)),
             landing: T::landing,

@@ -197,8 +197,8 @@ impl Error {
         matches!(*self.0.kind, Kind::Race(_)) || self.cause().is_some_and(Error::is_race)
     }
 
-    /// Returns true if a world of ranks is broken: a rank has left it, has died or hangs, or the ranks disagree
-    /// about what they exchange. Also true for the error of a node that failed because of that.
+    /// Returns true if a world of ranks is broken: a rank has left it, has died or hangs, or the ranks
+    /// disagree about what they exchange. Also true for the error of a node that failed because of that.
     ///
     /// A broken world stays broken. Work without communication goes on, and a new world can be made.
     pub fn is_world_broken(&self) -> bool {

@@ -7,6 +7,8 @@ pub(crate) enum WorldFault {
     Left { rank: u32 },
     #[error("rank {rank} has abandoned the run: {why}")]
     Abandoned { rank: u32, why: String },
+    #[error("the transport has failed: {what}")]
+    Transport { what: String },
     #[error(
         "the ranks disagree about {place}: on rank {} it is {}, on rank {} {}. Every rank must build the same graph, and start the same work in the same order",
         first.0, first.1, second.0, second.1
@@ -19,7 +21,7 @@ impl WorldFault {
     pub(super) fn rank(&self) -> Option<u32> {
         match self {
             Self::Left { rank } | Self::Abandoned { rank, .. } => Some(*rank),
-            Self::Disagree { .. } => None,
+            Self::Disagree { .. } | Self::Transport { .. } => None,
         }
     }
 }

@@ -1,0 +1,327 @@
+//! Ranks as processes of MPI: each operation is one or two of MPI's own non-blocking operations.
+//!
+//! Where the sizes may differ from rank to rank, a first operation exchanges them: all-gathers of lists, and
+//! broadcasts. A receive learns the size from the message (`MPI_Improbe`).
+
+use std::borrow::Cow;
+use std::ffi::c_int;
+use std::sync::Arc;
+
+use super::calls::{Called, Calls, Failed, Handle, ListsAt, Memory, count};
+use super::path::{Buffers, Start, Step};
+use super::progress::{Progress, Request};
+use crate::comm::engine::{Engine, Issued};
+use crate::comm::health::Health;
+use crate::comm::op::{Op, OpFault, OpFuture, Peering, Place};
+use crate::comm::wire::{Landing, Wire};
+use crate::error::{BoxError, WorldFault};
+use crate::graph::{Exchange, Made, Shared};
+
+pub(super) struct Mpi<H> {
+    inner: Arc<Inner<H>>,
+    health: Arc<Health>,
+}
+
+struct Inner<H> {
+    progress: Arc<Progress<H>>,
+    comm: H,
+    place: Place,
+    /// The largest tag of a message.
+    tag_max: u32,
+}
+
+/// The bytes of a value that a rank gives.
+struct Outgoing {
+    /// Keeps the bytes, if they are those of the value in memory.
+    value: Shared,
+    encode: fn(&Shared) -> Cow<'_, [u8]>,
+    encoded: Option<Vec<u8>>,
+}
+
+impl Outgoing {
+    fn new(op: &Op) -> Self {
+        let encoded = match (op.spec.form.encode)(&op.given) {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(bytes) => Some(bytes),
+        };
+        Self { value: op.given.clone(), encode: op.spec.form.encode, encoded }
+    }
+
+    fn memory(&self) -> Memory {
+        match &self.encoded {
+            Some(bytes) => Memory::to_read(bytes),
+            None => Memory::to_read(&(self.encode)(&self.value)),
+        }
+    }
+}
+
+impl<H: Handle> Mpi<H> {
+    pub(super) fn new(progress: Arc<Progress<H>>, comm: H, place: Place, tag_max: u32) -> Self {
+        let inner = Inner { progress, comm, place, tag_max };
+        Self { inner: Arc::new(inner), health: Arc::default() }
+    }
+}
+
+impl<H: Handle> Engine for Mpi<H> {
+    fn name(&self) -> &'static str {
+        "MPI"
+    }
+
+    fn place(&self) -> Place {
+        self.inner.place
+    }
+
+    fn health(&self) -> &Arc<Health> {
+        &self.health
+    }
+
+    fn start(&self, op: Op, issued: Issued) -> OpFuture {
+        let (inner, health) = (self.inner.clone(), self.health.clone());
+        Box::pin(async move {
+            let ended = inner.perform(op, issued).await;
+            if let Err(OpFault::World(fault)) = &ended {
+                inner.progress.note_broken();
+                health.break_by(fault.clone());
+            }
+            ended
+        })
+    }
+
+    fn break_by(&self, fault: WorldFault) {
+        self.inner.progress.note_broken();
+        self.health.break_by(fault);
+    }
+
+    fn leave(&self) {}
+}
+
+impl From<Failed> for OpFault {
+    fn from(failed: Failed) -> Self {
+        Self::World(WorldFault::Transport { what: failed.to_string() })
+    }
+}
+
+type Ended = Result<Made, OpFault>;
+
+impl<H: Handle> Inner<H> {
+    async fn perform(&self, op: Op, issued: Issued) -> Ended {
+        let spec = op.spec.clone();
+        match &spec.communication.exchange {
+            Exchange::Barrier => self.barrier(op, issued).await,
+            Exchange::Send { .. } => self.send(op, issued).await,
+            Exchange::Receive { .. } => self.receive(op, issued).await,
+            Exchange::Broadcast { root } => self.broadcast(op, *root, issued).await,
+            Exchange::AllGather if spec.made.is_some() => self.all_gather(op, issued).await,
+            Exchange::AllReduce { .. } | Exchange::ReduceScatter { .. } if spec.reduction.is_some() => {
+                self.reduce(op, issued).await
+            }
+            Exchange::AllToAll => self.all_to_all(op, issued).await,
+            Exchange::AllGather | Exchange::AllReduce { .. } | Exchange::ReduceScatter { .. } => {
+                let all = self.gather_values(&op, issued).await?;
+                Ok((spec.combine)(self.place, &all)?)
+            }
+        }
+    }
+
+    /// Hands a request to the path. Its calls are made in the order in which this is called.
+    fn request(&self, buffers: Buffers, start: impl FnOnce(&Calls<H>, H) -> Called<H> + Send + 'static) -> Request<H> {
+        let comm = self.comm;
+        self.progress.request(Box::new(move |calls, _| Ok(Step::Request(start(calls, comm)?))), buffers)
+    }
+
+    async fn barrier(&self, op: Op, issued: Issued) -> Ended {
+        // SAFETY: a barrier has no memory.
+        let request = self.request(Buffers::none(), |calls, comm| unsafe { calls.barrier(comm) });
+        drop(issued);
+        request.await?;
+        Ok((op.spec.finish)(None))
+    }
+
+    async fn send(&self, op: Op, issued: Issued) -> Ended {
+        let Some(Peering { rank, tag }) = op.peer else { return Ok((op.spec.finish)(None)) };
+        let (given, tag) = (Outgoing::new(&op), self.tag(tag));
+        let from = given.memory();
+        // SAFETY: the buffers keep the memory.
+        let request = self.request(Buffers::of(given), move |calls, comm| unsafe { calls.send(from, rank, tag, comm) });
+        drop(issued);
+        request.await?;
+        Ok((op.spec.finish)(None))
+    }
+
+    async fn receive(&self, op: Op, issued: Issued) -> Ended {
+        let Some(Peering { rank: from, tag }) = op.peer else { return Ok((op.spec.finish)(None)) };
+        let (tag, comm, landing) = (self.tag(tag), self.comm, op.spec.form.landing);
+        let start: Start<H> = Box::new(move |_, _| Ok(Step::Probe { from, tag, comm, landing }));
+        let request = self.progress.request(start, Buffers::none());
+        drop(issued);
+        let landed = request.await?.landing.expect("a receive has memory");
+        Ok((op.spec.finish)(Some(landed.value()?)))
+    }
+
+    async fn reduce(&self, op: Op, issued: Issued) -> Ended {
+        let reduction = op.spec.reduction.expect("the caller looked");
+        let is_scatter = matches!(op.spec.communication.exchange, Exchange::ReduceScatter { .. });
+        let given = Outgoing::new(&op);
+        let from = given.memory();
+        let bytes =
+            if is_scatter { part(from.bytes / reduction.0.bytes(), self.place)? * reduction.0.bytes() } else { from.bytes };
+        let (buffers, into) = self.landing(&op, bytes, given);
+        let request = self.request(buffers, move |calls, comm| {
+            if is_scatter {
+                // SAFETY: the buffers keep the memory.
+                unsafe { calls.reduce_scatter(from, into, reduction, comm) }
+            } else {
+                // SAFETY: the buffers keep the memory.
+                unsafe { calls.all_reduce(from, into, reduction, comm) }
+            }
+        });
+        drop(issued);
+        self.landed(&op, request).await
+    }
+
+    async fn all_to_all(&self, op: Op, issued: Issued) -> Ended {
+        let given = Outgoing::new(&op);
+        let from = given.memory();
+        let part = part(from.bytes, self.place)?;
+        let (buffers, into) = self.landing(&op, from.bytes, given);
+        // SAFETY: the buffers keep the memory.
+        let request = self.request(buffers, move |calls, comm| unsafe { calls.all_to_all(from, into, part, comm) });
+        drop(issued);
+        self.landed(&op, request).await
+    }
+
+    async fn broadcast(&self, op: Op, root: u32, issued: Issued) -> Ended {
+        let is_root = self.place.rank == root;
+        let given = if is_root { Some(Outgoing::new(&op)) } else { None };
+        let bytes = match op.spec.form.bytes {
+            Some(bytes) => bytes,
+            None => self.broadcast_size(given.as_ref().map_or(0, |given| given.memory().bytes), root).await?,
+        };
+        let (buffers, at) = match given {
+            Some(given) => {
+                let at = given.memory();
+                (Buffers::of(given), at)
+            }
+            None => self.landing(&op, bytes, ()),
+        };
+        // SAFETY: the buffers keep the memory, which the root only reads.
+        let request = self.request(buffers, move |calls, comm| unsafe { calls.broadcast(at, root, comm) });
+        drop(issued);
+        match request.await?.landing {
+            Some(landing) => Ok((op.spec.finish)(Some(landing.value()?))),
+            None => Ok((op.spec.finish)(Some((op.spec.form.decode)(&(op.spec.form.encode)(&op.given))?))),
+        }
+    }
+
+    async fn broadcast_size(&self, bytes: usize, root: u32) -> Result<usize, OpFault> {
+        let mut landing = <u64 as Wire>::landing(size_of::<u64>());
+        landing.bytes().copy_from_slice(&(bytes as u64).to_ne_bytes());
+        let at = Memory::of(landing.bytes());
+        // SAFETY: the buffers keep the landing.
+        let request = self.request(Buffers::landing(landing, ()), move |calls, comm| unsafe { calls.broadcast(at, root, comm) });
+        let mut landed = request.await?.landing.expect("it was given");
+        Ok(u64::from_ne_bytes(landed.bytes().try_into().expect("eight bytes")) as usize)
+    }
+
+    async fn all_gather(&self, op: Op, issued: Issued) -> Ended {
+        let form = op.spec.made.expect("the caller looked");
+        let given = Outgoing::new(&op);
+        let from = given.memory();
+        if op.spec.form.bytes.is_some() {
+            let mut landing = (form.landing)(from.bytes * self.place.size as usize);
+            let into = Memory::of(landing.bytes());
+            let buffers = Buffers::landing(landing, given);
+            // SAFETY: the buffers keep the memory.
+            let request = self.request(buffers, move |calls, comm| unsafe { calls.all_gather(from, into, comm) });
+            drop(issued);
+            return self.landed(&op, request).await;
+        }
+        let (request, _) = self.gather_parts(given, from, form.landing, issued).await?;
+        self.landed(&op, request).await
+    }
+
+    /// Returns the values of all ranks.
+    async fn gather_values(&self, op: &Op, issued: Issued) -> Result<Vec<Shared>, OpFault> {
+        let given = Outgoing::new(op);
+        let from = given.memory();
+        let (request, counts) = self.gather_parts(given, from, <Vec<u8> as Wire>::landing, issued).await?;
+        let mut landed = request.await?.landing.expect("a gather has memory");
+        let mut rest = &*landed.bytes();
+        let mut values = Vec::with_capacity(counts.len());
+        for count in counts {
+            let (value, behind) = rest.split_at(count as usize);
+            values.push(Shared::from((op.spec.form.decode)(value)?));
+            rest = behind;
+        }
+        Ok(values)
+    }
+
+    /// Gathers the bytes of all ranks, one behind the other. Returns the request, and the number of each.
+    async fn gather_parts(
+        &self,
+        given: Outgoing,
+        from: Memory,
+        landing: fn(usize) -> Box<dyn Landing>,
+        issued: Issued,
+    ) -> Result<(Request<H>, Vec<c_int>), OpFault> {
+        let counts = self.gather_counts(from.bytes).await?;
+        let mut starts = Vec::with_capacity(counts.len());
+        let total = counts.iter().try_fold(0_usize, |total, &bytes| {
+            starts.push(count(total)?);
+            Called::Ok(total + bytes as usize)
+        })?;
+        let mut landing = landing(total);
+        let into = Memory::of(landing.bytes());
+        let lists = Lists(counts.clone(), starts);
+        let at = lists.memory();
+        let buffers = Buffers::landing(landing, (given, lists));
+        // SAFETY: the buffers keep the memory and the lists.
+        let request = self.request(buffers, move |calls, comm| unsafe { calls.all_gather_parts(from, into, at, comm) });
+        drop(issued);
+        Ok((request, counts))
+    }
+
+    /// Returns the number of bytes that each rank gives.
+    async fn gather_counts(&self, bytes: usize) -> Result<Vec<c_int>, OpFault> {
+        let own = Box::new(count(bytes)?);
+        let from = Memory::to_read(bytemuck::bytes_of(&*own));
+        let mut landing = <Vec<c_int> as Wire>::landing(size_of::<c_int>() * self.place.size as usize);
+        let into = Memory::of(landing.bytes());
+        let buffers = Buffers::landing(landing, own);
+        // SAFETY: the buffers keep the memory.
+        let request = self.request(buffers, move |calls, comm| unsafe { calls.all_gather(from, into, comm) });
+        let landed = request.await?.landing.expect("it was given").value()?;
+        Ok(*landed.downcast().expect("a landing of the type"))
+    }
+
+    /// Returns memory for a result of so many bytes, beside what is only read.
+    fn landing(&self, op: &Op, bytes: usize, others: impl Send + 'static) -> (Buffers, Memory) {
+        let form = op.spec.made.expect("the transport makes the value");
+        let mut landing = (form.landing)(bytes);
+        let into = Memory::of(landing.bytes());
+        (Buffers::landing(landing, others), into)
+    }
+
+    async fn landed(&self, op: &Op, request: Request<H>) -> Ended {
+        let landed = request.await?.landing.expect("the request has memory");
+        Ok((op.spec.finish)(Some(landed.value()?)))
+    }
+
+    fn tag(&self, tag: u32) -> c_int {
+        (tag % self.tag_max) as c_int
+    }
+}
+
+/// The counts and the starts of a gather.
+struct Lists(Vec<c_int>, Vec<c_int>);
+
+impl Lists {
+    fn memory(&self) -> ListsAt {
+        ListsAt(self.0.as_ptr(), self.1.as_ptr())
+    }
+}
+
+/// Returns the length of a part, of as many as there are ranks.
+fn part(length: usize, place: Place) -> Result<usize, BoxError> {
+    crate::comm::combine::part(length, place.size)
+}

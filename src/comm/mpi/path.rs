@@ -1,0 +1,229 @@
+//! The one path on which calls of MPI are made, behind a lock. A poll or a drop only tries the lock: if
+//! another thread holds it, that thread also carries out what the poll has left in the queue.
+//!
+//! ```text
+//!  poll                                   the thread that holds the lock
+//!  1  leaves a command in the queue       1  takes the commands, tests the requests
+//!  2  tries the lock                      2  gives the lock back
+//!  3  fails: it is carried out by (2)     3  looks into the queue again; not empty: tries the lock
+//! ```
+//! No command is left: if the try in step 2 fails, the lock is given back after it, and the look after that
+//! sees the command.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::ffi::c_int;
+use std::task::{Poll, Waker};
+
+use super::calls::{Called, Calls, Failed, Handle, Memory};
+use crate::comm::wire::Landing;
+use crate::sync::{Mutex, MutexGuard, lock};
+use std::sync::Arc;
+
+/// What a request has in memory until it has completed.
+pub(super) struct Buffers {
+    /// The memory that is received, if there is some.
+    pub(super) landing: Option<Box<dyn Landing>>,
+    /// Keeps the memory that is only read, and lists.
+    _others: Box<dyn Any + Send>,
+}
+
+impl Buffers {
+    pub(super) fn none() -> Self {
+        Self { landing: None, _others: Box::new(()) }
+    }
+
+    pub(super) fn of(others: impl Send + 'static) -> Self {
+        Self { landing: None, _others: Box::new(others) }
+    }
+
+    pub(super) fn landing(landing: Box<dyn Landing>, others: impl Send + 'static) -> Self {
+        Self { landing: Some(landing), _others: Box::new(others) }
+    }
+}
+
+/// Makes the calls that start a request.
+pub(super) type Start<H> = Box<dyn FnOnce(&Calls<H>, &mut Buffers) -> Called<Step<H>> + Send>;
+
+/// How far a command is.
+pub(super) enum Step<H> {
+    Request(H),
+    /// A receive, whose message has not come.
+    Probe {
+        from: u32,
+        tag: c_int,
+        comm: H,
+        landing: fn(usize) -> Box<dyn Landing>,
+    },
+}
+
+pub(super) struct Command<H> {
+    pub(super) start: Start<H>,
+    pub(super) buffers: Buffers,
+    pub(super) done: Arc<Done>,
+}
+
+/// The end of a command, for the future that waits for it.
+#[derive(Default)]
+pub(super) struct Done(Mutex<DoneState>);
+
+#[derive(Default)]
+struct DoneState {
+    end: Option<Called<Buffers>>,
+    waker: Option<Waker>,
+}
+
+impl Done {
+    /// Returns the end, if it has come; else keeps the waker, if there is one.
+    pub(super) fn poll(&self, waker: Option<&Waker>) -> Poll<Called<Buffers>> {
+        let mut state = lock(&self.0);
+        match (state.end.take(), waker) {
+            (Some(end), _) => return Poll::Ready(end),
+            (None, Some(waker)) => state.waker.get_or_insert_with(|| waker.clone()).clone_from(waker),
+            (None, None) => {}
+        }
+        Poll::Pending
+    }
+
+    /// Ends the command. Returns the waker of the future.
+    fn end(&self, end: Called<Buffers>) -> Option<Waker> {
+        let mut state = lock(&self.0);
+        state.end = Some(end);
+        state.waker.take()
+    }
+}
+
+pub(super) struct Path<H> {
+    commands: Mutex<VecDeque<Command<H>>>,
+    state: Mutex<State<H>>,
+}
+
+struct State<H> {
+    calls: Calls<H>,
+    flying: Vec<Flying<H>>,
+}
+
+/// A command that has been started.
+struct Flying<H> {
+    step: Step<H>,
+    buffers: Buffers,
+    done: Arc<Done>,
+}
+
+/// What is left after a drive.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Left {
+    Nothing,
+    /// Requests, of which some have come further.
+    Moving,
+    /// Requests, of which none has.
+    Waiting,
+}
+
+impl<H: Handle> Path<H> {
+    pub(super) fn new(calls: Calls<H>) -> Self {
+        Self { commands: Mutex::default(), state: Mutex::new(State { calls, flying: Vec::new() }) }
+    }
+
+    /// Makes other calls, in the place of commands.
+    pub(super) fn with<R>(&self, act: impl FnOnce(&Calls<H>) -> R) -> R {
+        act(&lock(&self.state).calls)
+    }
+
+    /// Returns whether there is nothing to do.
+    pub(super) fn is_idle(&self) -> bool {
+        lock(&self.commands).is_empty() && lock(&self.state).flying.is_empty()
+    }
+
+    pub(super) fn add(&self, command: Command<H>) {
+        lock(&self.commands).push_back(command);
+    }
+
+    /// Carries out commands and tests requests, if no other thread does.
+    pub(super) fn try_drive(&self) {
+        loop {
+            let Ok(state) = self.state.try_lock() else { return };
+            self.drive_locked(state);
+            if lock(&self.commands).is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Carries out commands and tests requests.
+    pub(super) fn drive(&self) -> Left {
+        let left = self.drive_locked(lock(&self.state));
+        if lock(&self.commands).is_empty() { left } else { Left::Moving }
+    }
+
+    fn drive_locked(&self, mut state: MutexGuard<'_, State<H>>) -> Left {
+        let mut wakers = Vec::new();
+        let commands = std::mem::take(&mut *lock(&self.commands));
+        let mut has_moved = !commands.is_empty();
+        commands.into_iter().for_each(|command| state.begin(command, &mut wakers));
+        has_moved |= state.test(&mut wakers);
+        let is_empty = state.flying.is_empty();
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
+        match (is_empty, has_moved) {
+            (true, _) => Left::Nothing,
+            (false, true) => Left::Moving,
+            (false, false) => Left::Waiting,
+        }
+    }
+}
+
+impl<H: Handle> State<H> {
+    fn begin(&mut self, command: Command<H>, wakers: &mut Vec<Waker>) {
+        let Command { start, mut buffers, done } = command;
+        match start(&self.calls, &mut buffers) {
+            Ok(step) => self.flying.push(Flying { step, buffers, done }),
+            Err(failed) => wakers.extend(done.end(Err(failed))),
+        }
+    }
+
+    /// Tests all requests. Returns whether one has come further.
+    fn test(&mut self, wakers: &mut Vec<Waker>) -> bool {
+        let (calls, mut has_moved, mut at) = (&self.calls, false, 0);
+        while at < self.flying.len() {
+            match self.flying[at].advance(calls) {
+                Ok(Advance::None) => at += 1,
+                Ok(Advance::Step) => has_moved = true,
+                Ok(Advance::Complete) => {
+                    has_moved = true;
+                    let Flying { buffers, done, .. } = self.flying.remove(at);
+                    wakers.extend(done.end(Ok(buffers)));
+                }
+                Err(failed) => {
+                    has_moved = true;
+                    let Flying { buffers, done, .. } = self.flying.remove(at);
+                    // The transport may still use the memory.
+                    std::mem::forget(buffers);
+                    wakers.extend(done.end(Err(failed)));
+                }
+            }
+        }
+        has_moved
+    }
+}
+
+enum Advance {
+    None,
+    Step,
+    Complete,
+}
+
+impl<H: Handle> Flying<H> {
+    fn advance(&mut self, calls: &Calls<H>) -> Result<Advance, Failed> {
+        match &mut self.step {
+            Step::Request(request) => Ok(if calls.test(request)? { Advance::Complete } else { Advance::None }),
+            Step::Probe { from, tag, comm, landing } => {
+                let Some((message, bytes)) = calls.probe(*from, *tag, *comm)? else { return Ok(Advance::None) };
+                let into = Memory::of(self.buffers.landing.insert(landing(bytes)).bytes());
+                // SAFETY: the landing stays in the buffers until the request has completed.
+                self.step = Step::Request(unsafe { calls.receive(message, into) }?);
+                Ok(Advance::Step)
+            }
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The thread that drives requests while no poll does, and the futures of requests.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use super::calls::{Called, Handle};
+use super::path::{Buffers, Command, Done, Left, Path, Start};
+use crate::error::{Error, Kind, Result};
+use crate::sync::{AtomicBool, OnceLock, Ordering, Thread, current, park, spawn, spin_loop, yield_now};
+
+/// The longest time that a poll tests its request before it leaves it to the thread. A message between two
+/// processes of one machine takes about 1 µs.
+const SPIN: Duration = Duration::from_micros(5);
+/// The time after which the thread sleeps between its tests, and the bounds of its sleep.
+const AWAKE: Duration = Duration::from_micros(200);
+const SLEEP_MIN: Duration = Duration::from_micros(20);
+const SLEEP_MAX: Duration = Duration::from_millis(1);
+
+/// The path of this process, and its thread.
+pub(super) struct Progress<H> {
+    pub(super) path: Path<H>,
+    /// Whether the thread sleeps until it is woken.
+    is_parked: AtomicBool,
+    thread: OnceLock<Thread>,
+    has_broken: AtomicBool,
+}
+
+impl<H: Handle> Progress<H> {
+    /// Starts the thread.
+    pub(super) fn start(path: Path<H>) -> Result<Arc<Self>> {
+        let progress = Arc::new(Self {
+            path,
+            is_parked: AtomicBool::new(false),
+            thread: OnceLock::new(),
+            has_broken: AtomicBool::new(false),
+        });
+        let own = progress.clone();
+        spawn("anabranch-mpi".into(), move || own.run())
+            .map_err(|error| -> Error { Error::with_source(Kind::Thread, error.into()) })?;
+        Ok(progress)
+    }
+
+    fn run(&self) {
+        let _ = self.thread.set(current());
+        let mut waiting_since = None;
+        loop {
+            match self.path.drive() {
+                Left::Nothing => self.park(),
+                Left::Moving => waiting_since = None,
+                Left::Waiting => pause(waiting_since.get_or_insert_with(Instant::now).elapsed()),
+            }
+        }
+    }
+
+    fn park(&self) {
+        // ORDERING: SeqCst, with the swap in `attend`: either this thread sees the command of that caller, or
+        // the caller sees that the thread is parked.
+        self.is_parked.store(true, Ordering::SeqCst);
+        if self.path.drive() == Left::Nothing {
+            park();
+        }
+        // ORDERING: Relaxed: a caller that still sees true only wakes this thread once too often.
+        self.is_parked.store(false, Ordering::Relaxed);
+    }
+
+    /// Lets the thread drive what a poll leaves pending.
+    fn attend(&self) {
+        // ORDERING: SeqCst, as in `park`.
+        if self.is_parked.swap(false, Ordering::SeqCst)
+            && let Some(thread) = self.thread.get()
+        {
+            thread.unpark();
+        }
+    }
+
+    /// Notes that a world has broken.
+    pub(super) fn note_broken(&self) {
+        // ORDERING: Relaxed: only the end of the process reads it.
+        self.has_broken.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether no world has broken, and no request is left.
+    pub(super) fn is_whole(&self) -> bool {
+        // ORDERING: Relaxed: as in `note_broken`.
+        !self.has_broken.load(Ordering::Relaxed) && self.path.is_idle()
+    }
+
+    /// Hands a request to the path. Returns its future.
+    pub(super) fn request(self: &Arc<Self>, start: Start<H>, buffers: Buffers) -> Request<H> {
+        let done = Arc::new(Done::default());
+        self.path.add(Command { start, buffers, done: done.clone() });
+        Request { progress: self.clone(), done, is_polled: false }
+    }
+}
+
+/// Waits between two tests: longer, the longer nothing has come.
+fn pause(waited: Duration) {
+    if waited < AWAKE {
+        yield_now();
+    } else {
+        std::thread::sleep((waited / 8).clamp(SLEEP_MIN, SLEEP_MAX));
+    }
+}
+
+/// A request. If it is dropped after its start, its buffers stay until the request has completed.
+pub(super) struct Request<H: Handle> {
+    progress: Arc<Progress<H>>,
+    done: Arc<Done>,
+    is_polled: bool,
+}
+
+impl<H: Handle> Drop for Request<H> {
+    fn drop(&mut self) {
+        if !self.is_polled {
+            self.progress.attend();
+        }
+    }
+}
+
+impl<H: Handle> Future for Request<H> {
+    type Output = Called<Buffers>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.is_polled = true;
+        let begin = Instant::now();
+        loop {
+            self.progress.path.try_drive();
+            if let Poll::Ready(end) = self.done.poll(None) {
+                return Poll::Ready(end);
+            }
+            if begin.elapsed() > SPIN {
+                break;
+            }
+            spin_loop();
+        }
+        let end = self.done.poll(Some(cx.waker()));
+        if end.is_pending() {
+            self.progress.attend();
+        }
+        end
+    }
+}

@@ -1,0 +1,9 @@
+//! Ranks over MPI: each test starts itself with `mpirun`, once for each MPI that is installed, and the ranks
+//! run its body. Without an `mpirun` the tests say so and pass.
+#![allow(missing_docs, clippy::unwrap_used)]
+#![cfg(feature = "mpi")]
+
+#[path = "mpi/collectives.rs"]
+mod collectives;
+#[path = "mpi/launch.rs"]
+mod launch;

@@ -1,0 +1,77 @@
+//! What each operation gives over MPI.
+
+use anabranch::comm::World;
+use anabranch::graph::Peer;
+use anabranch::scope::{Max, Sum, operator};
+use anabranch::{Executor, Graph, Inputs, Value};
+use futures::executor::block_on;
+
+use crate::launch::each_rank;
+
+/// Runs a graph in a world. Returns its value.
+fn run<T, R>(world: &World, given: T, build: impl Fn(&mut Graph, Value<T>) -> Value<R>) -> R
+where
+    T: Clone + Send + Sync + 'static,
+    R: Clone + Send + Sync + 'static,
+{
+    let mut g = Graph::new();
+    let x = g.input::<T>("x");
+    let out = build(&mut g, x);
+    g.output("out", &out);
+    let plan = g.compile_for(world).unwrap();
+    let exec = Executor::inline();
+    let run = || block_on(exec.run(&plan, Inputs::new().with("x", given.clone())));
+    let again = run().and_then(|_| run());
+    (*again.unwrap_or_else(|error| panic!("{error:#}")).take::<R>("out").unwrap()).clone()
+}
+
+#[test]
+fn all_operations() {
+    each_rank(4, "collectives::all_operations", |world| {
+        let rank = world.rank();
+        let list = vec![u64::from(rank) + 1, 10, 100, 1000];
+        assert_eq!(run(&world, list.clone(), |g, x| g.all_reduce("sum", &x, Sum)), [10, 40, 400, 4000]);
+        assert_eq!(run(&world, f64::from(rank), |g, x| g.all_reduce("sum", &x, Sum)), 6.0);
+        assert_eq!(run(&world, f64::from(rank), |g, x| g.all_reduce("max", &x, Max)), 3.0);
+        let digits = |g: &mut Graph, x| g.all_reduce("digits", &x, operator("digits", || 0, |a, b| 10 * a + b));
+        assert_eq!(run(&world, rank + 1, digits), 1234);
+        let uneven = vec![rank as u16; rank as usize];
+        assert_eq!(run(&world, uneven, |g, x| g.all_gather("all", &x)), [1, 2, 2, 3, 3, 3]);
+        assert_eq!(run(&world, rank * 7, |g, x| g.all_gather("all", &x)), [0, 7, 14, 21]);
+        assert_eq!(run(&world, list, |g, x| g.reduce_scatter("part", &x, Sum)), [[10, 40, 400, 4000][rank as usize]]);
+        let row: Vec<u32> = (0..4).map(|to| 10 * rank + to).collect();
+        let column: Vec<u32> = (0..4).map(|from| 10 * from + rank).collect();
+        assert_eq!(run(&world, row, |g, x| g.all_to_all("swap", &x)), column);
+        let name = |rank: u32| format!("rank {rank} has {} names", "many ".repeat(1000 + rank as usize));
+        assert_eq!(run(&world, name(rank), |g, x| g.broadcast("name", &x, 2)), name(2));
+        assert_eq!(run(&world, 0.5 * f64::from(rank), |g, x| g.broadcast("number", &x, 1)), 0.5);
+        run(&world, rank, |g, x| {
+            let before = g.task("before", &x, |_: &u32| ());
+            g.barrier("barrier", &before)
+        });
+        let large = |rank: u32| vec![f64::from(rank); 300_000];
+        let from_left = run(&world, large(rank), |g, x| {
+            let _ = g.send_to("send", &x, Peer::next());
+            g.recv_from::<Vec<f64>>("receive", Peer::previous())
+        });
+        assert_eq!(from_left, rank.checked_sub(1).map(large));
+    });
+}
+
+#[test]
+fn a_loop_communicates() {
+    each_rank(3, "collectives::a_loop_communicates", |world| {
+        let end = run(&world, 10.0 * f64::from(world.rank()), |g, x| {
+            g.repeat(
+                "loop",
+                &x,
+                |c, x| {
+                    let sum = c.all_reduce("sum", &x, Sum);
+                    c.task("is large", &sum, |sum: &f64| *sum > 1.0)
+                },
+                |b, x| b.task("halve", &x, |x: &f64| x / 2.0),
+            )
+        });
+        assert_eq!(end, 10.0 * f64::from(world.rank()) / 32.0);
+    });
+}
