@@ -5,7 +5,7 @@
 pub(crate) use std::{
     hint::spin_loop,
     sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, fence},
-    sync::{Mutex, MutexGuard, OnceLock},
+    sync::{Condvar, Mutex, MutexGuard, OnceLock},
     thread::{Thread, current, park, yield_now},
     thread_local,
 };
@@ -14,7 +14,7 @@ pub(crate) use std::{
 pub(crate) use loom::{
     hint::spin_loop,
     sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, fence},
-    sync::{Mutex, MutexGuard},
+    sync::{Condvar, Mutex, MutexGuard},
     thread::{Thread, current, park, yield_now},
 };
 

@@ -5,5 +5,7 @@
 
 #[path = "mpi/collectives.rs"]
 mod collectives;
+#[path = "mpi/failures.rs"]
+mod failures;
 #[path = "mpi/launch.rs"]
 mod launch;

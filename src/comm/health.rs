@@ -5,6 +5,7 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
+use std::time::Instant;
 
 use slab::Slab;
 
@@ -17,8 +18,8 @@ pub(crate) struct Health(Mutex<State>);
 #[derive(Default)]
 struct State {
     fault: Option<WorldFault>,
-    /// The tasks of the pending operations.
-    waiting: Slab<Waker>,
+    /// The tasks of the pending operations, and since when they wait.
+    waiting: Slab<(Waker, Instant)>,
 }
 
 impl Health {
@@ -28,13 +29,22 @@ impl Health {
     }
 
     /// Breaks the world, and ends all pending operations. Later faults change nothing.
-    pub(crate) fn break_by(&self, fault: WorldFault) {
-        let waiting = {
+    /// Returns whether it was whole before.
+    pub(crate) fn break_by(&self, fault: WorldFault) -> bool {
+        let (was_whole, waiting) = {
             let mut state = lock(&self.0);
+            let was_whole = state.fault.is_none();
             state.fault.get_or_insert(fault);
-            std::mem::take(&mut state.waiting)
+            (was_whole, std::mem::take(&mut state.waiting))
         };
-        waiting.into_iter().for_each(|(_, waker)| waker.wake());
+        waiting.into_iter().for_each(|(_, (waker, _))| waker.wake());
+        was_whole
+    }
+
+    /// Returns since when the operation waits that waits the longest.
+    #[cfg(feature = "mpi")]
+    pub(crate) fn oldest_wait(&self) -> Option<Instant> {
+        lock(&self.0).waiting.iter().map(|(_, (_, since))| *since).min()
     }
 
     /// Waits for `of`, and ends with the fault if the world breaks before.
@@ -62,8 +72,8 @@ impl Watch<'_> {
             return Poll::Ready(fault.clone());
         }
         match self.key {
-            Some(key) => state.waiting[key].clone_from(waker),
-            None => self.key = Some(state.waiting.insert(waker.clone())),
+            Some(key) => state.waiting[key].0.clone_from(waker),
+            None => self.key = Some(state.waiting.insert((waker.clone(), Instant::now()))),
         }
         Poll::Pending
     }

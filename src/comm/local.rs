@@ -79,7 +79,7 @@ impl Hall {
     }
 
     fn break_by(&self, fault: &WorldFault) {
-        self.healths.iter().for_each(|health| health.break_by(fault.clone()));
+        self.healths.iter().for_each(|health| _ = health.break_by(fault.clone()));
     }
 
     /// Adds a rank to its next collective. Returns the number of the collective.

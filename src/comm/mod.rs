@@ -11,6 +11,8 @@
 mod agreement;
 mod combine;
 mod compile;
+#[cfg(feature = "mpi")]
+mod control;
 mod elements;
 mod engine;
 mod flow;
@@ -28,5 +30,7 @@ mod wire;
 mod world;
 
 pub use elements::Elements;
+#[cfg(feature = "mpi")]
+pub use mpi::Mpi;
 pub use wire::Wire;
 pub use world::World;

@@ -6,10 +6,12 @@
 use std::borrow::Cow;
 use std::ffi::c_int;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::calls::{Called, Calls, Failed, Handle, ListsAt, Memory, count};
 use super::path::{Buffers, Start, Step};
 use super::progress::{Progress, Request};
+use crate::comm::control::Control;
 use crate::comm::engine::{Engine, Issued};
 use crate::comm::health::Health;
 use crate::comm::op::{Op, OpFault, OpFuture, Peering, Place};
@@ -20,14 +22,15 @@ use crate::graph::{Exchange, Made, Shared};
 pub(super) struct Mpi<H> {
     inner: Arc<Inner<H>>,
     health: Arc<Health>,
+    control: Arc<Control>,
+    /// The number of the world.
+    number: u32,
 }
 
 struct Inner<H> {
     progress: Arc<Progress<H>>,
     comm: H,
     place: Place,
-    /// The largest tag of a message.
-    tag_max: u32,
 }
 
 /// The bytes of a value that a rank gives.
@@ -56,9 +59,15 @@ impl Outgoing {
 }
 
 impl<H: Handle> Mpi<H> {
-    pub(super) fn new(progress: Arc<Progress<H>>, comm: H, place: Place, tag_max: u32) -> Self {
-        let inner = Inner { progress, comm, place, tag_max };
-        Self { inner: Arc::new(inner), health: Arc::default() }
+    pub(super) fn new(
+        progress: Arc<Progress<H>>,
+        (comm, place): (H, Place),
+        control: Arc<Control>,
+        (number, deadline): (u32, Duration),
+    ) -> Self {
+        let (inner, health) = (Inner { progress, comm, place }, Arc::<Health>::default());
+        control.add(number, health.clone(), deadline);
+        Self { inner: Arc::new(inner), health, control, number }
     }
 }
 
@@ -76,23 +85,23 @@ impl<H: Handle> Engine for Mpi<H> {
     }
 
     fn start(&self, op: Op, issued: Issued) -> OpFuture {
-        let (inner, health) = (self.inner.clone(), self.health.clone());
+        let (inner, control, number) = (self.inner.clone(), self.control.clone(), self.number);
         Box::pin(async move {
             let ended = inner.perform(op, issued).await;
             if let Err(OpFault::World(fault)) = &ended {
-                inner.progress.note_broken();
-                health.break_by(fault.clone());
+                control.break_by(number, fault.clone());
             }
             ended
         })
     }
 
     fn break_by(&self, fault: WorldFault) {
-        self.inner.progress.note_broken();
-        self.health.break_by(fault);
+        self.control.break_by(self.number, fault);
     }
 
-    fn leave(&self) {}
+    fn leave(&self) {
+        self.control.leave(self.number);
+    }
 }
 
 impl From<Failed> for OpFault {
@@ -100,6 +109,9 @@ impl From<Failed> for OpFault {
         Self::World(WorldFault::Transport { what: failed.to_string() })
     }
 }
+
+/// The largest tag that every library supports.
+const TAG_MAX: u32 = 32_767;
 
 type Ended = Result<Made, OpFault>;
 
@@ -308,7 +320,7 @@ impl<H: Handle> Inner<H> {
     }
 
     fn tag(&self, tag: u32) -> c_int {
-        (tag % self.tag_max) as c_int
+        (tag % TAG_MAX) as c_int
     }
 }
 

@@ -5,6 +5,9 @@
 
 mod calls;
 mod engine;
+mod library;
 mod open;
 mod path;
 mod progress;
+
+pub use open::Mpi;

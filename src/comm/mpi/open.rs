@@ -1,91 +1,161 @@
-//! The start of MPI in this process, once.
+//! The start of MPI in this process, once, and of its worlds.
 
-use std::ffi::{CStr, c_char, c_int};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-use libloading::Library;
-use libloading::os::unix;
-
-use super::calls::{Calls, Handle};
-use super::engine::Mpi;
-use super::path::Path;
+use super::calls::{Calls, Failed, Handle, Memory};
+use super::engine::Mpi as Engine;
+use super::library::{self, Visit};
+use super::path::{Buffers, Path, Step};
 use super::progress::Progress;
-use crate::comm::engine::Engine;
+use crate::comm::control::{Control, Host, Invitation};
+use crate::comm::engine;
 use crate::comm::op::Place;
+use crate::comm::wire::Wire;
 use crate::comm::world::World;
 use crate::error::{Error, Kind, Result};
+use crate::sync::{Mutex, lock};
 
-/// The libraries, by the variable that their launcher sets in each process.
-const LAUNCHED: [(&str, &[&str]); 2] =
-    [("OMPI_COMM_WORLD_SIZE", &["libmpi.so.40", "libmpi.so"]), ("PMI_RANK", &["libmpich.so.12", "libmpi.so.12", "libmpi.so"])];
-/// All names, for a process that no launcher has started.
-const NAMES: [&str; 5] = ["libmpi.so.40", "libmpich.so.12", "libmpi.so.12", "libmpi.so", "libmpich.so"];
-
-/// The largest tag that every library supports.
-const TAG_MAX: u32 = 32_767;
+/// The default deadline of a world.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// The shortest one: beats are sent twenty times as often.
+const DEADLINE_MIN: Duration = Duration::from_millis(100);
 
 /// MPI can be started once in a process.
 static STARTED: OnceLock<Result<Box<dyn Started>>> = OnceLock::new();
 
+/// Settings of a world over MPI.
+///
+/// # Examples
+/// A world whose ranks learn within two seconds that another one has died or hangs:
+/// ```no_run
+/// use std::time::Duration;
+///
+/// use anabranch::comm::Mpi;
+///
+/// let world = Mpi::new().deadline(Duration::from_secs(2)).world()?;
+/// println!("rank {} of {}", world.rank(), world.size());
+/// # Ok::<(), anabranch::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Mpi {
+    deadline: Duration,
+}
+
+impl Default for Mpi {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Mpi {
+    /// Returns the default settings.
+    pub fn new() -> Self {
+        Self { deadline: DEADLINE }
+    }
+
+    /// Sets the time within which a rank that has died, hangs or has left ends what other ranks wait for: at
+    /// least 100 ms, by default 10 s. All ranks give the same.
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// Returns the world of this process; see [`World::mpi`].
+    ///
+    /// # Errors
+    /// As [`World::mpi`]; if the deadline is too short.
+    pub fn world(&self) -> Result<World> {
+        if self.deadline < DEADLINE_MIN {
+            let got = self.deadline.as_millis() as usize;
+            return Err(Kind::Setting { what: "the deadline of a world, in ms,", must: "at least 100", got }.into());
+        }
+        let started = STARTED.get_or_init(|| start(self.deadline).map_err(fault)).as_ref().map_err(Error::clone)?;
+        Ok(World::of(started.engine(self.deadline).map_err(fault)?))
+    }
+}
+
 impl World {
     /// Returns the world of this process among those that `mpirun` has started: all processes of
-    /// `MPI_COMM_WORLD`. Without `mpirun`, it has one rank.
+    /// `MPI_COMM_WORLD`. Without `mpirun`, it has one rank. [`Mpi`] has settings.
     ///
     /// The library is loaded at run time: Open MPI, or one with the ABI of MPICH. It is that of the launcher
     /// that started the process. The first call starts MPI, unless the program has done so: then it needs
-    /// `MPI_THREAD_SERIALIZED`, and must not call MPI itself while the world exists. Each further call
-    /// returns a further world of the same ranks. All ranks must call this equally often. It waits until all
-    /// ranks have called it.
+    /// `MPI_THREAD_SERIALIZED`, and must not call MPI itself while a world exists. Each further call returns
+    /// a further world of the same ranks. All ranks must call this equally often. It waits until all ranks
+    /// have called it.
     ///
     /// # Errors
-    /// If there is no library, or MPI cannot be started.
+    /// If there is no library, MPI cannot be started, or not all ranks come within the deadline.
     pub fn mpi() -> Result<Self> {
-        let started = STARTED.get_or_init(|| start().map_err(|why| Kind::Mpi { why }.into()));
-        let engine = started.as_ref().map_err(Error::clone)?.engine().map_err(|why| -> Error { Kind::Mpi { why }.into() })?;
-        Ok(Self::of(engine))
+        Mpi::new().world()
     }
+}
+
+fn fault(why: String) -> Error {
+    Kind::Mpi { why }.into()
 }
 
 /// MPI in this process, for handles of any type.
 trait Started: Send + Sync {
-    fn engine(&self) -> Result<Box<dyn Engine>, String>;
+    fn engine(&self, deadline: Duration) -> Result<Box<dyn engine::Engine>, String>;
     /// Ends MPI, if that is safe.
     fn finalize(&self);
 }
 
-impl<H: Handle> Started for Arc<Progress<H>> {
-    fn engine(&self) -> Result<Box<dyn Engine>, String> {
-        let of_world = |calls: &Calls<H>| {
+struct Process<H> {
+    progress: Arc<Progress<H>>,
+    control: Arc<Control>,
+    size: u32,
+    /// The number of worlds.
+    worlds: Mutex<u32>,
+}
+
+impl<H: Handle> Started for Process<H> {
+    fn engine(&self, deadline: Duration) -> Result<Box<dyn engine::Engine>, String> {
+        let mut worlds = lock(&self.worlds);
+        let comm_of = |calls: &Calls<H>| {
             let comm = calls.duplicate(calls.constants.world)?;
             Ok((comm, calls.place(comm)?))
         };
-        let (comm, (rank, size)) = self.path.with(of_world).map_err(|failed: super::calls::Failed| failed.to_string())?;
-        Ok(Box::new(Mpi::new(self.clone(), comm, Place { rank, size }, TAG_MAX)))
+        let (comm, (rank, size)) = self.progress.path.with(comm_of).map_err(|failed: Failed| failed.to_string())?;
+        *worlds += 1;
+        let at = (comm, Place { rank, size });
+        Ok(Box::new(Engine::new(self.progress.clone(), at, self.control.clone(), (*worlds - 1, deadline))))
     }
 
     fn finalize(&self) {
         // MPI waits for all ranks at its end, so that it never comes if a world has broken.
-        if self.is_whole() {
-            let _ = self.path.with(Calls::finalize);
+        if self.control.finish(self.size) && self.progress.path.is_idle() {
+            let _ = self.progress.path.with(Calls::finalize);
         }
     }
 }
 
-fn start() -> Result<Box<dyn Started>, String> {
-    let library = load()?;
-    let version = version(&library).map_err(|error| error.to_string())?;
-    let text = |error: libloading::Error| error.to_string();
-    if version.contains("Open MPI") {
-        // SAFETY: it says that it is Open MPI.
-        launch(unsafe { Calls::open_mpi(library) }.map_err(text)?)
-    } else {
-        // SAFETY: all libraries that are not Open MPI have the ABI of MPICH.
-        launch(unsafe { Calls::mpich(library) }.map_err(text)?)
+fn start(deadline: Duration) -> Result<Box<dyn Started>, String> {
+    library::load(Launch { deadline })
+}
+
+/// Starts MPI with a library that was found.
+struct Launch {
+    deadline: Duration,
+}
+
+impl Visit for Launch {
+    type Output = Result<Box<dyn Started>, String>;
+
+    fn visit<H: Handle>(self, calls: Calls<H>) -> Self::Output {
+        calls.init().map_err(|failed| failed.to_string())?;
+        // SAFETY: the function does not panic, and may be called at the end of the process.
+        unsafe { atexit(finalize) };
+        let progress = Progress::start(Path::new(calls)).map_err(|error| error.to_string())?;
+        let (control, size) = connect(&progress, self.deadline)?;
+        Ok(Box::new(Process { progress, control, size, worlds: Mutex::new(0) }))
     }
 }
 
 unsafe extern "C" {
-    fn atexit(call: extern "C" fn()) -> c_int;
+    fn atexit(call: extern "C" fn()) -> std::ffi::c_int;
 }
 
 extern "C" fn finalize() {
@@ -94,38 +164,41 @@ extern "C" fn finalize() {
     }
 }
 
-fn launch<H: Handle>(calls: Calls<H>) -> Result<Box<dyn Started>, String> {
-    calls.init().map_err(|failed| failed.to_string())?;
-    // SAFETY: the function does not panic, and may be called at the end of the process.
-    unsafe { atexit(finalize) };
-    let progress = Progress::start(Path::new(calls)).map_err(|error| error.to_string())?;
-    Ok(Box::new(progress))
-}
-
-/// Loads the library of the launcher, or the first that there is.
-fn load() -> Result<Library, String> {
-    let launcher = LAUNCHED.iter().find(|(variable, _)| std::env::var_os(variable).is_some());
-    let names = launcher.map_or(&NAMES[..], |(_, names)| names);
-    let mut faults = Vec::new();
-    for &name in names {
-        // The plugins of the library find its symbols only if they are global.
-        // SAFETY: an MPI library may be loaded at any time; its initialisers do nothing that matters here.
-        match unsafe { unix::Library::open(Some(name), unix::RTLD_NOW | unix::RTLD_GLOBAL) } {
-            Ok(library) => return Ok(library.into()),
-            Err(error) => faults.push(error.to_string()),
+/// Makes the control connection: rank 0 tells all others over MPI where it listens.
+fn connect<H: Handle>(progress: &Arc<Progress<H>>, deadline: Duration) -> Result<(Arc<Control>, u32), String> {
+    let world = |calls: &Calls<H>| Ok((calls.place(calls.constants.world)?, calls.constants.world));
+    let ((rank, size), comm) = progress.path.with(world).map_err(|failed: Failed| failed.to_string())?;
+    let links = match (rank, size) {
+        (_, 1) => Ok(Vec::new()),
+        (0, _) => {
+            let (host, invitation) = Host::new().map_err(|error| error.to_string())?;
+            let bytes = postcard::to_stdvec(&invitation).map_err(|error| error.to_string())?;
+            share(progress, comm, bytes, deadline)?;
+            host.links(size, deadline)
         }
-    }
-    Err(format!("no library was found: install Open MPI or MPICH ({})", faults.join("; ")))
+        _ => {
+            let bytes = share(progress, comm, Vec::new(), deadline)?;
+            let invitation: Invitation = postcard::from_bytes(&bytes).map_err(|error| error.to_string())?;
+            invitation.link(rank).map(|link| vec![link])
+        }
+    };
+    let started = links.and_then(|links| Control::start(rank, links));
+    let control = started.map_err(|error| format!("the control connection between the ranks failed: {error}"))?;
+    Ok((control, size))
 }
 
-/// Returns the library's own description.
-fn version(library: &Library) -> Result<String, libloading::Error> {
-    type Version = unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int;
-    // SAFETY: the MPI standard gives the type of this function.
-    let version = unsafe { library.get::<Version>(b"MPI_Get_library_version") }?;
-    // Larger than MPI_MAX_LIBRARY_VERSION_STRING of all libraries.
-    let (mut text, mut length) = (vec![0_u8; 1 << 14], 0);
-    // SAFETY: it may be called before MPI is initialised.
-    unsafe { version(text.as_mut_ptr().cast(), &raw mut length) };
-    Ok(CStr::from_bytes_until_nul(&text).map_or_else(|_| String::new(), |text| text.to_string_lossy().into_owned()))
+/// The most bytes of an invitation.
+const INVITATION_MAX: usize = 4096;
+
+/// Returns the bytes that rank 0 gives.
+fn share<H: Handle>(progress: &Arc<Progress<H>>, comm: H, mut given: Vec<u8>, deadline: Duration) -> Result<Vec<u8>, String> {
+    given.resize(INVITATION_MAX, 0);
+    let mut landing = <Vec<u8> as Wire>::landing(INVITATION_MAX);
+    landing.bytes().copy_from_slice(&given);
+    let at = Memory::of(landing.bytes());
+    // SAFETY: the buffers keep the landing.
+    let start = move |calls: &Calls<H>| unsafe { calls.broadcast(at, 0, comm) };
+    let request = progress.request(Box::new(move |calls, _| Ok(Step::Request(start(calls)?))), Buffers::landing(landing, ()));
+    let shared = progress.wait(&request, deadline)?;
+    Ok(shared.landing.expect("it was given").bytes().to_vec())
 }

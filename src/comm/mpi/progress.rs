@@ -25,18 +25,12 @@ pub(super) struct Progress<H> {
     /// Whether the thread sleeps until it is woken.
     is_parked: AtomicBool,
     thread: OnceLock<Thread>,
-    has_broken: AtomicBool,
 }
 
 impl<H: Handle> Progress<H> {
     /// Starts the thread.
     pub(super) fn start(path: Path<H>) -> Result<Arc<Self>> {
-        let progress = Arc::new(Self {
-            path,
-            is_parked: AtomicBool::new(false),
-            thread: OnceLock::new(),
-            has_broken: AtomicBool::new(false),
-        });
+        let progress = Arc::new(Self { path, is_parked: AtomicBool::new(false), thread: OnceLock::new() });
         let own = progress.clone();
         spawn("anabranch-mpi".into(), move || own.run())
             .map_err(|error| -> Error { Error::with_source(Kind::Thread, error.into()) })?;
@@ -76,16 +70,19 @@ impl<H: Handle> Progress<H> {
         }
     }
 
-    /// Notes that a world has broken.
-    pub(super) fn note_broken(&self) {
-        // ORDERING: Relaxed: only the end of the process reads it.
-        self.has_broken.store(true, Ordering::Relaxed);
-    }
-
-    /// Returns whether no world has broken, and no request is left.
-    pub(super) fn is_whole(&self) -> bool {
-        // ORDERING: Relaxed: as in `note_broken`.
-        !self.has_broken.load(Ordering::Relaxed) && self.path.is_idle()
+    /// Waits for a request in this thread: only for the start of a world.
+    pub(super) fn wait(&self, request: &Request<H>, deadline: Duration) -> Result<Buffers, String> {
+        let begin = Instant::now();
+        loop {
+            self.path.drive();
+            match request.done.poll(None) {
+                Poll::Ready(end) => return end.map_err(|failed| failed.to_string()),
+                Poll::Pending if begin.elapsed() > deadline => {
+                    return Err(format!("not all ranks have asked for this world within {deadline:?}"));
+                }
+                Poll::Pending => pause(begin.elapsed()),
+            }
+        }
     }
 
     /// Hands a request to the path. Returns its future.

@@ -1,0 +1,91 @@
+//! Ranks that die, hang or leave: the others end within the deadline, with an error that names the rank.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anabranch::comm::{Mpi, World};
+use anabranch::scope::Sum;
+use anabranch::{Executor, Graph, Inputs, Plan};
+use futures::executor::block_on;
+
+use crate::launch::{self, Launcher};
+
+const DEADLINE: Duration = Duration::from_secs(2);
+
+fn plan(world: &World) -> Plan {
+    let mut g = Graph::new();
+    let x = g.input::<Vec<f64>>("x");
+    let sum = g.all_reduce("sum", &x, Sum);
+    let sent = g.broadcast("first", &sum, 0);
+    g.output("sum", &sent);
+    g.compile_for(world).unwrap()
+}
+
+/// Runs rounds until rank 1 ends as `end` says; checks the error of the others.
+fn others_end(name: &str, end: impl Fn(), is_right: impl Fn(&str) -> bool) {
+    if !launch::is_rank() {
+        return launch::all(name, 3, Launcher::survives);
+    }
+    let world = Mpi::new().deadline(DEADLINE).world().unwrap();
+    let (exec, plan) = (Executor::inline(), plan(&world));
+    let process_1 = process_of(&world, 1);
+    let run = || exec.run(&plan, Inputs::new().with("x", vec![1.0; 1000]));
+    for _ in 0..10 {
+        block_on(run()).unwrap();
+    }
+    if world.rank() == 1 {
+        end();
+        return;
+    }
+    let begin = Instant::now();
+    // A broadcast may still succeed without the rank.
+    let error = (0..3).find_map(|_| block_on(run()).err()).expect("rank 1 takes no part any more");
+    let waited = begin.elapsed();
+    assert!(error.is_world_broken() && error.rank() == Some(1), "{error:#}");
+    assert!(is_right(&format!("{error:#}")), "{error:#}");
+    assert!(waited < DEADLINE, "{waited:?}");
+    // Work without communication goes on.
+    let mut g = Graph::new();
+    let x = g.task("x", (), || 7);
+    g.output("x", &x);
+    assert_eq!(*block_on(exec.run(&g.compile().unwrap(), Inputs::new())).unwrap().take::<i32>("x").unwrap(), 7);
+    println!("rank {} has survived", world.rank());
+    if world.rank() == 0 {
+        // One that is stopped would stay for ever.
+        let _ = Command::new("kill").args(["-KILL", &process_1.to_string()]).status();
+    }
+}
+
+/// Returns the process of a rank.
+fn process_of(world: &World, rank: u32) -> u32 {
+    let mut g = Graph::new();
+    let process = g.input::<u32>("process");
+    let theirs = g.broadcast("theirs", &process, rank);
+    g.output("theirs", &theirs);
+    let (exec, plan) = (Executor::inline(), g.compile_for(world).unwrap());
+    *block_on(exec.run(&plan, Inputs::new().with("process", std::process::id()))).unwrap().take::<u32>("theirs").unwrap()
+}
+
+/// Sends a signal to this process.
+fn signal(signal: &str) {
+    let id = std::process::id().to_string();
+    assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+    loop {
+        std::thread::park();
+    }
+}
+
+#[test]
+fn a_rank_is_killed() {
+    others_end("failures::a_rank_is_killed", || signal("-KILL"), |error| error.contains("rank 1 has died"));
+}
+
+#[test]
+fn a_rank_is_stopped() {
+    others_end("failures::a_rank_is_stopped", || signal("-STOP"), |error| error.contains("rank 1 has not answered for"));
+}
+
+#[test]
+fn a_rank_leaves() {
+    others_end("failures::a_rank_leaves", || {}, |error| error.contains("rank 1 has left the world"));
+}
