@@ -7,5 +7,7 @@
 mod collectives;
 #[path = "mpi/failures.rs"]
 mod failures;
+#[path = "mpi/flows.rs"]
+mod flows;
 #[path = "mpi/launch.rs"]
 mod launch;

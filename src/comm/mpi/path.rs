@@ -101,6 +101,8 @@ pub(super) struct Path<H> {
 struct State<H> {
     calls: Calls<H>,
     flying: Vec<Flying<H>>,
+    /// The number of steps that requests have made.
+    steps: u64,
 }
 
 /// A command that has been started.
@@ -114,15 +116,13 @@ struct Flying<H> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Left {
     Nothing,
-    /// Requests, of which some have come further.
-    Moving,
-    /// Requests, of which none has.
-    Waiting,
+    /// Requests. The number counts the steps that all requests have made, whichever thread has driven them.
+    Requests(u64),
 }
 
 impl<H: Handle> Path<H> {
     pub(super) fn new(calls: Calls<H>) -> Self {
-        Self { commands: Mutex::default(), state: Mutex::new(State { calls, flying: Vec::new() }) }
+        Self { commands: Mutex::default(), state: Mutex::new(State { calls, flying: Vec::new(), steps: 0 }) }
     }
 
     /// Makes other calls, in the place of commands.
@@ -152,50 +152,50 @@ impl<H: Handle> Path<H> {
 
     /// Carries out commands and tests requests.
     pub(super) fn drive(&self) -> Left {
-        let left = self.drive_locked(lock(&self.state));
-        if lock(&self.commands).is_empty() { left } else { Left::Moving }
+        loop {
+            let left = self.drive_locked(lock(&self.state));
+            if lock(&self.commands).is_empty() {
+                return left;
+            }
+        }
     }
 
     fn drive_locked(&self, mut state: MutexGuard<'_, State<H>>) -> Left {
         let mut wakers = Vec::new();
         let commands = std::mem::take(&mut *lock(&self.commands));
-        let mut has_moved = !commands.is_empty();
         commands.into_iter().for_each(|command| state.begin(command, &mut wakers));
-        has_moved |= state.test(&mut wakers);
-        let is_empty = state.flying.is_empty();
+        state.test(&mut wakers);
+        let left = if state.flying.is_empty() { Left::Nothing } else { Left::Requests(state.steps) };
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
-        match (is_empty, has_moved) {
-            (true, _) => Left::Nothing,
-            (false, true) => Left::Moving,
-            (false, false) => Left::Waiting,
-        }
+        left
     }
 }
 
 impl<H: Handle> State<H> {
     fn begin(&mut self, command: Command<H>, wakers: &mut Vec<Waker>) {
         let Command { start, mut buffers, done } = command;
+        self.steps += 1;
         match start(&self.calls, &mut buffers) {
             Ok(step) => self.flying.push(Flying { step, buffers, done }),
             Err(failed) => wakers.extend(done.end(Err(failed))),
         }
     }
 
-    /// Tests all requests. Returns whether one has come further.
-    fn test(&mut self, wakers: &mut Vec<Waker>) -> bool {
-        let (calls, mut has_moved, mut at) = (&self.calls, false, 0);
+    /// Tests all requests.
+    fn test(&mut self, wakers: &mut Vec<Waker>) {
+        let (calls, mut at) = (&self.calls, 0);
         while at < self.flying.len() {
             match self.flying[at].advance(calls) {
                 Ok(Advance::None) => at += 1,
-                Ok(Advance::Step) => has_moved = true,
+                Ok(Advance::Step) => self.steps += 1,
                 Ok(Advance::Complete) => {
-                    has_moved = true;
+                    self.steps += 1;
                     let Flying { buffers, done, .. } = self.flying.remove(at);
                     wakers.extend(done.end(Ok(buffers)));
                 }
                 Err(failed) => {
-                    has_moved = true;
+                    self.steps += 1;
                     let Flying { buffers, done, .. } = self.flying.remove(at);
                     // The transport may still use the memory.
                     std::mem::forget(buffers);
@@ -203,7 +203,6 @@ impl<H: Handle> State<H> {
                 }
             }
         }
-        has_moved
     }
 }
 

@@ -39,12 +39,15 @@ impl<H: Handle> Progress<H> {
 
     fn run(&self) {
         let _ = self.thread.set(current());
-        let mut waiting_since = None;
+        let (mut last, mut since) = (Left::Nothing, Instant::now());
         loop {
-            match self.path.drive() {
+            let left = self.path.drive();
+            if left != last {
+                (last, since) = (left, Instant::now());
+            }
+            match left {
                 Left::Nothing => self.park(),
-                Left::Moving => waiting_since = None,
-                Left::Waiting => pause(waiting_since.get_or_insert_with(Instant::now).elapsed()),
+                Left::Requests(_) => pause(since.elapsed()),
             }
         }
     }
