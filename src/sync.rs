@@ -5,7 +5,7 @@
 pub(crate) use std::{
     hint::spin_loop,
     sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, fence},
-    sync::{Condvar, Mutex, MutexGuard, OnceLock},
+    sync::{Mutex, MutexGuard, OnceLock},
     thread::{Thread, current, park, yield_now},
     thread_local,
 };
@@ -14,10 +14,14 @@ pub(crate) use std::{
 pub(crate) use loom::{
     hint::spin_loop,
     sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, fence},
-    sync::{Condvar, Mutex, MutexGuard},
+    sync::{Mutex, MutexGuard},
     thread::{Thread, current, park, yield_now},
 };
 
+#[cfg(all(feature = "mpi", anabranch_loom))]
+pub(crate) use loom::sync::Condvar;
+#[cfg(all(feature = "mpi", not(anabranch_loom)))]
+pub(crate) use std::sync::Condvar;
 pub(crate) use std::sync::atomic::Ordering;
 
 /// Locks a mutex, and ignores that a thread panicked while it held the lock: each critical section of this

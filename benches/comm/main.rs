@@ -3,6 +3,7 @@
 //! Method: two ranks on one machine. A ping-pong awaits each message; an all-reduce is awaited before the
 //! next one. A figure is the time of one message, or of one all-reduce. Each round starts both programs, one
 //! after the other; the tables give the median over the rounds.
+#![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

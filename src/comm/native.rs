@@ -46,6 +46,7 @@ impl Element {
     }
 
     /// Returns the size in bytes.
+    #[cfg(feature = "mpi")]
     pub(crate) fn bytes(self) -> usize {
         match self {
             Self::I8 | Self::U8 => 1,

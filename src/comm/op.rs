@@ -29,6 +29,7 @@ pub(crate) struct Peering {
 }
 
 /// What an operation does, for all its executions.
+#[cfg_attr(not(feature = "mpi"), expect(dead_code, reason = "a local world needs no bytes"))]
 pub(crate) struct Spec {
     pub(crate) communication: Communication,
     /// The form of the value that a rank gives, or that it receives.

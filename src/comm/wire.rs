@@ -200,6 +200,7 @@ impl Wire for String {
 }
 
 /// How values of one type cross, with the type erased.
+#[cfg_attr(not(feature = "mpi"), expect(dead_code, reason = "a local world needs no bytes"))]
 #[derive(Clone, Copy)]
 pub(crate) struct Form {
     pub(crate) of: &'static str,

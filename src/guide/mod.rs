@@ -15,6 +15,7 @@
 //! | [`data`] | borrowed data; arrays and buffers as types of `ndarray`, candle, DLPack and cudarc |
 //! | [`variables`] | engines: order that follows from what operations read and write |
 //! | [`flows`] | control flow as async code; which of graph, pipeline, loop, engine and flow to choose |
+//! | [`ranks`] | more than one machine: ranks that exchange values, in one process or over MPI |
 //! | [`services`] | deadlines, priorities, load shedding, `tower`, the end of a server |
 //! | [`observing`] | pictures, traces, logs and metrics of what runs |
 //! | [`simulation`] | all orders of a graph, virtual time, pictures, and the tool |
@@ -55,6 +56,9 @@ pub mod variables {}
 
 #[doc = include_str!("flows.md")]
 pub mod flows {}
+
+#[doc = include_str!("ranks.md")]
+pub mod ranks {}
 
 #[doc = include_str!("services.md")]
 pub mod services {}

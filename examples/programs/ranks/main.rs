@@ -8,9 +8,9 @@
 //! mpirun -n 4 target/debug/examples/ranks --mpi               # four ranks: four processes
 //! ```
 //!
-//! Read `graph.rs` first: the solver is one graph, with a loop that communicates. `flow.rs` is the same solver
-//! as async code. `grid.rs` has what a rank computes by itself. The output has no bit that depends on the
-//! number of ranks, on the solver, or on MPI.
+//! Read `graph.rs` first: the solver is one graph, with a loop that communicates. `flow.rs` is the same
+//! solver as async code. `grid.rs` has what a rank computes by itself. The output has no bit that depends on
+//! the number of ranks, on the solver, or on MPI.
 
 mod flow;
 mod graph;

@@ -41,7 +41,8 @@ impl Host {
         let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
         let mut addresses: Vec<IpAddr> = interfaces.iter().map(if_addrs::Interface::ip).filter(IpAddr::is_ipv4).collect();
         addresses.push(Ipv4Addr::LOCALHOST.into());
-        // A rank on another machine must not take its own loopback address for that of rank 0 before the others.
+        // A rank on another machine must not take its own loopback address for that of rank 0 before the
+        // others.
         addresses.sort_by_key(IpAddr::is_loopback);
         addresses.dedup();
         let addresses = addresses.into_iter().map(|address| (address, port).into()).collect();

@@ -1,8 +1,8 @@
 //! The control connection: how processes find out that another one has died, hangs, or has broken a world.
 //!
-//! Rank 0 has a connection to every other rank. Each side sends a beat every twentieth of the deadline. A rank
-//! whose connection ends has died; a rank that sends nothing for half of the deadline hangs. Rank 0 tells all
-//! others what it finds, and what a rank tells it. If rank 0 itself dies, all others see it.
+//! Rank 0 has a connection to every other rank. Each side sends a beat every twentieth of the deadline. A
+//! rank whose connection ends has died; a rank that sends nothing for half of the deadline hangs. Rank 0
+//! tells all others what it finds, and what a rank tells it. If rank 0 itself dies, all others see it.
 //!
 //! ```text
 //!  rank 2 dies:   rank 0 reads the end of its connection ─▶ breaks its worlds, tells ranks 1 and 3

@@ -45,7 +45,8 @@ impl Worlds {
         };
         // ORDERING: Relaxed: as in `has_broken`.
         self.has_broken.store(true, Ordering::Relaxed);
-        broken.iter().fold(false, |any, health| health.break_by(fault.clone()) || any)
+        // All are broken, also behind the first that was whole.
+        broken.iter().filter(|health| health.break_by(fault.clone())).count() > 0
     }
 
     pub(super) fn note_left(&self, world: u32, rank: u32) {
@@ -66,8 +67,8 @@ impl Worlds {
         worlds.iter().filter(|(_, watched)| silence > watched.deadline / 2).map(|(world, _)| *world).collect()
     }
 
-    /// Returns the worlds in which an operation has waited for half of the deadline since a rank has left. What
-    /// that rank had started before has ended by then.
+    /// Returns the worlds in which an operation has waited for half of the deadline since a rank has left.
+    /// What that rank had started before has ended by then.
     pub(super) fn left_waiting(&self) -> Vec<(u32, u32)> {
         let worlds = lock(&self.worlds);
         let waits = worlds.iter().filter_map(|(world, watched)| {

@@ -1,8 +1,8 @@
 //! The functions and constants of an MPI library, loaded at run time. Nothing of MPI is needed to build.
 //!
 //! MPI has no binary interface of its own: Open MPI's handles are pointers, and its constants are addresses
-//! of symbols; MPICH's handles are ints, and so are its constants (the MPICH ABI, which Intel MPI, MVAPICH and
-//! Cray MPICH share). Both are here. All else is the same for both.
+//! of symbols; MPICH's handles are ints, and so are its constants (the MPICH ABI, which Intel MPI, MVAPICH
+//! and Cray MPICH share). Both are here. All else is the same for both.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::fmt;
@@ -18,7 +18,7 @@ pub(super) struct Pointer(*mut c_void);
 
 // SAFETY: a handle names an object of the library, which any thread may use in turn.
 unsafe impl Send for Pointer {}
-// SAFETY: as a shared reference it is only copied.
+// SAFETY: a shared reference to a handle only lets a thread copy it.
 unsafe impl Sync for Pointer {}
 
 /// A type of handles.
@@ -193,7 +193,7 @@ unsafe impl Send for Memory {}
 #[derive(Clone, Copy)]
 pub(super) struct ListsAt(pub(super) *const c_int, pub(super) *const c_int);
 
-// SAFETY: as for `Memory`: the buffers go from thread to thread with the lists.
+// SAFETY: the lists are those of buffers, which go from thread to thread with them.
 unsafe impl Send for ListsAt {}
 
 impl Memory {
@@ -222,8 +222,8 @@ pub(super) fn count(elements: usize) -> Called<c_int> {
 /// Each of the functions that start a request has these rules.
 ///
 /// # Safety
-/// The caller keeps the memory, and does not touch what is written, until the request has completed. Only
-/// one thread at a time calls methods of this.
+/// The caller keeps the memory, and does not touch the memory that is written, until the request has
+/// completed. Only one thread at a time calls methods of this.
 impl<H: Handle> Calls<H> {
     fn check(&self, call: &'static str, code: c_int) -> Called<()> {
         if code == 0 {

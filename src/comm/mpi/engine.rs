@@ -154,7 +154,8 @@ impl<H: Handle> Inner<H> {
         let (given, tag) = (Outgoing::new(&op), self.tag(tag));
         let from = given.memory();
         // SAFETY: the buffers keep the memory.
-        let request = self.request(Buffers::of(given), move |calls, comm| unsafe { calls.send(from, rank, tag, comm) });
+        let request =
+            self.request(Buffers::of(given, from.bytes), move |calls, comm| unsafe { calls.send(from, rank, tag, comm) });
         drop(issued);
         request.await?;
         Ok((op.spec.finish)(None))
@@ -212,7 +213,7 @@ impl<H: Handle> Inner<H> {
         let (buffers, at) = match given {
             Some(given) => {
                 let at = given.memory();
-                (Buffers::of(given), at)
+                (Buffers::of(given, at.bytes), at)
             }
             None => self.landing(&op, bytes, ()),
         };
@@ -306,7 +307,7 @@ impl<H: Handle> Inner<H> {
         Ok(*landed.downcast().expect("a landing of the type"))
     }
 
-    /// Returns memory for a result of so many bytes, beside what is only read.
+    /// Returns memory for a result of so many bytes, beside the memory that is only read.
     fn landing(&self, op: &Op, bytes: usize, others: impl Send + 'static) -> (Buffers, Memory) {
         let form = op.spec.made.expect("the transport makes the value");
         let mut landing = (form.landing)(bytes);

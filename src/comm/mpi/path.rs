@@ -24,21 +24,24 @@ use std::sync::Arc;
 pub(super) struct Buffers {
     /// The memory that is received, if there is some.
     pub(super) landing: Option<Box<dyn Landing>>,
+    /// The number of bytes that are received or sent.
+    bytes: usize,
     /// Keeps the memory that is only read, and lists.
     _others: Box<dyn Any + Send>,
 }
 
 impl Buffers {
     pub(super) fn none() -> Self {
-        Self { landing: None, _others: Box::new(()) }
+        Self { landing: None, bytes: 0, _others: Box::new(()) }
     }
 
-    pub(super) fn of(others: impl Send + 'static) -> Self {
-        Self { landing: None, _others: Box::new(others) }
+    pub(super) fn of(others: impl Send + 'static, bytes: usize) -> Self {
+        Self { landing: None, bytes, _others: Box::new(others) }
     }
 
-    pub(super) fn landing(landing: Box<dyn Landing>, others: impl Send + 'static) -> Self {
-        Self { landing: Some(landing), _others: Box::new(others) }
+    pub(super) fn landing(mut landing: Box<dyn Landing>, others: impl Send + 'static) -> Self {
+        let bytes = landing.bytes().len();
+        Self { landing: Some(landing), bytes, _others: Box::new(others) }
     }
 }
 
@@ -112,12 +115,16 @@ struct Flying<H> {
     done: Arc<Done>,
 }
 
-/// What is left after a drive.
+/// The state after a drive.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Left {
     Nothing,
-    /// Requests. The number counts the steps that all requests have made, whichever thread has driven them.
-    Requests(u64),
+    /// Requests: the number of steps that all requests have made, whichever thread has driven them, and the
+    /// bytes that are received.
+    Requests {
+        steps: u64,
+        bytes: usize,
+    },
 }
 
 impl<H: Handle> Path<H> {
@@ -165,7 +172,7 @@ impl<H: Handle> Path<H> {
         let commands = std::mem::take(&mut *lock(&self.commands));
         commands.into_iter().for_each(|command| state.begin(command, &mut wakers));
         state.test(&mut wakers);
-        let left = if state.flying.is_empty() { Left::Nothing } else { Left::Requests(state.steps) };
+        let left = if state.flying.is_empty() { Left::Nothing } else { state.left() };
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
         left
@@ -180,6 +187,10 @@ impl<H: Handle> State<H> {
             Ok(step) => self.flying.push(Flying { step, buffers, done }),
             Err(failed) => wakers.extend(done.end(Err(failed))),
         }
+    }
+
+    fn left(&self) -> Left {
+        Left::Requests { steps: self.steps, bytes: self.flying.iter().map(|flying| flying.buffers.bytes).sum() }
     }
 
     /// Tests all requests.
@@ -218,6 +229,7 @@ impl<H: Handle> Flying<H> {
             Step::Request(request) => Ok(if calls.test(request)? { Advance::Complete } else { Advance::None }),
             Step::Probe { from, tag, comm, landing } => {
                 let Some((message, bytes)) = calls.probe(*from, *tag, *comm)? else { return Ok(Advance::None) };
+                self.buffers.bytes = bytes;
                 let into = Memory::of(self.buffers.landing.insert(landing(bytes)).bytes());
                 // SAFETY: the landing stays in the buffers until the request has completed.
                 self.step = Step::Request(unsafe { calls.receive(message, into) }?);

@@ -16,6 +16,8 @@ use crate::sync::{AtomicBool, OnceLock, Ordering, Thread, current, park, spawn, 
 const SPIN: Duration = Duration::from_micros(5);
 /// The time after which the thread sleeps between its tests, and the bounds of its sleep.
 const AWAKE: Duration = Duration::from_micros(200);
+/// The time for which it stays awake in addition, for a byte that is moved: twice as long as that takes.
+const NS_PER_BYTE: Duration = Duration::from_nanos(2);
 const SLEEP_MIN: Duration = Duration::from_micros(20);
 const SLEEP_MAX: Duration = Duration::from_millis(1);
 
@@ -47,7 +49,7 @@ impl<H: Handle> Progress<H> {
             }
             match left {
                 Left::Nothing => self.park(),
-                Left::Requests(_) => pause(since.elapsed()),
+                Left::Requests { bytes, .. } => pause(since.elapsed(), AWAKE + NS_PER_BYTE * bytes.min(1 << 30) as u32),
             }
         }
     }
@@ -83,7 +85,7 @@ impl<H: Handle> Progress<H> {
                 Poll::Pending if begin.elapsed() > deadline => {
                     return Err(format!("not all ranks have asked for this world within {deadline:?}"));
                 }
-                Poll::Pending => pause(begin.elapsed()),
+                Poll::Pending => pause(begin.elapsed(), AWAKE),
             }
         }
     }
@@ -97,8 +99,8 @@ impl<H: Handle> Progress<H> {
 }
 
 /// Waits between two tests: longer, the longer nothing has come.
-fn pause(waited: Duration) {
-    if waited < AWAKE {
+fn pause(waited: Duration, awake: Duration) {
+    if waited < awake {
         yield_now();
     } else {
         std::thread::sleep((waited / 8).clamp(SLEEP_MIN, SLEEP_MAX));
