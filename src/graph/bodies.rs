@@ -35,8 +35,7 @@ use crate::value::args::tuples;
 ///
 /// let bodies = Bodies::new()
 ///     .node("text", |g: &mut Graph, name: &Name, ()| g.input::<String>(name))
-/// .node("count", |g: &mut Graph, name: &Name, t: Value<String>| g.task(name, &t, |t: &String| t.split('
-/// ').count()));
+///     .node("count", |g: &mut Graph, name: &Name, t: Value<String>| g.task(name, &t, |t: &String| t.split(' ').count()));
 /// ```
 #[derive(Default)]
 pub struct Bodies(BTreeMap<Name, Foreign<Box<AddNode>>>);

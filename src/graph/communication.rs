@@ -14,17 +14,13 @@ use crate::name::Name;
 /// use anabranch::graph::Ranks;
 ///
 /// let mut g = Graph::new();
-/// let table = g.task("table", (), || vec![1.0, 2.0]);
-/// let norm = g.task("norm", &table, |t: &Vec<f64>| t.iter().sum::<f64>());
-/// g.node(&table).rank(2);
-/// assert_eq!(g.shape().nodes()[0].ranks, Some(Ranks::One(2)));
-/// # g.node(&norm).replicated();
-/// # assert_eq!(g.shape().nodes()[1].ranks, Some(Ranks::Same));
+/// let limit = g.task("limit", (), || 1e-6);
+/// g.node(&limit).replicated();
+/// assert_eq!(g.shape().nodes()[0].ranks, Some(Ranks::Same));
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
 pub enum Ranks {
-    /// On this rank only. Other ranks that read its value receive it.
-    One(u32),
     /// On all ranks, which all make the same value.
     Same,
     /// On all ranks, each of which makes a value of its own.
@@ -204,7 +200,6 @@ impl fmt::Display for Peer {
 impl fmt::Display for Ranks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::One(rank) => write!(f, "rank {rank}"),
             Self::Same => f.write_str("all ranks, one value"),
             Self::Each => f.write_str("all ranks, a value each"),
         }

@@ -62,8 +62,7 @@ pub struct Times(u64);
 /// ```
 /// # let mut g = anabranch::Graph::new();
 /// # let one = g.task("one", (), || 1.0);
-/// let grown = g.repeat("grow", &one, anabranch::graph::times(5), |b, z| b.task("mul", &z, |z: &f64| z *
-/// 1.11));
+/// let grown = g.repeat("grow", &one, anabranch::graph::times(5), |b, z| b.task("mul", &z, |z: &f64| z * 1.11));
 /// ```
 pub fn times<V>(n: u64) -> impl FnOnce(&mut Graph, V) -> Times {
     move |_, _| Times(n)

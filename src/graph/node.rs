@@ -154,14 +154,6 @@ impl NodeMut<'_> {
         self
     }
 
-    /// Lets the node run on this rank only, in a plan for several ranks
-    /// ([`Graph::compile_for`](crate::Graph::compile_for)). Other ranks that read its value receive it.
-    ///
-    /// A node of a loop or a branch runs where the loop or branch does, and cannot be given a rank.
-    pub fn rank(self, rank: u32) -> Self {
-        self.with(|shape| shape.ranks = Some(Ranks::One(rank)))
-    }
-
     /// Says that all ranks make the same value, in a plan for several ranks. So a loop may end by it. Without
     /// this, a node that reads nothing, or an input, counts as one whose values differ; any other node makes
     /// the same value on all ranks if all values that it reads are the same.

@@ -81,7 +81,7 @@ fn spread(unit: &Graph, reads: &[Vec<u32>], differing: &mut Differing) {
 /// Returns whether the values of a node may differ, and the value that it reads which is the reason.
 fn differs(node: &NodeShape, reads: &[u32], differing: &Differing) -> Option<Option<u32>> {
     match (node.ranks, &node.communication) {
-        (Some(Ranks::One(_) | Ranks::Same), _) => None,
+        (Some(Ranks::Same), _) => None,
         (Some(Ranks::Each), _) => Some(None),
         (None, Some(communication)) => (!communication.gives_same()).then_some(None),
         (None, None) if reads.is_empty() => Some(None),
@@ -116,10 +116,6 @@ fn spread_control(control: &ControlNode, differing: &mut Differing) {
 fn check_control(graph: &Graph, units: &[&Graph], unit: &Graph, control: &ControlNode, differing: &Differing) -> Result<()> {
     let Some((inside, node)) = communication_in(unit, control) else { return Ok(()) };
     let (name, node) = (unit.full_name(control.node), inside.full_name(node));
-    if let Some(Ranks::One(rank)) = unit.shape().nodes()[control.node.index()].ranks {
-        let fault = format!("is to run on rank {rank} only, but '{node}' inside communicates: let it run on all ranks");
-        return Err(Kind::Body { node: name, fault }.into());
-    }
     let Some(offset) = decision(control).filter(|&offset| differing.has(offset)) else { return Ok(()) };
     let (by, from) = (name_of(graph, units, offset), name_of(graph, units, differing.origin(offset)));
     let by = if by == from { by } else { format!("{by}, which depends on {from}") };

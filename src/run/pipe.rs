@@ -4,7 +4,7 @@
 //! ```text
 //!  item         event                       next         then
 //!  free         begin                       in flight    counted; the source arrives at the first gates
-//! in flight its last phase ends done its memory is as new but for the results; the consumer is woken
+//!  in flight    its last phase ends         done         its memory is as new but for the results; the consumer is woken
 //!  done         results taken               free
 //!
 //!  open         event                       open         then

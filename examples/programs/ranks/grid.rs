@@ -96,8 +96,8 @@ impl Part {
     /// Returns the sum of a · b for each block.
     ///
     /// A sum of floats depends on the order of its terms, so sums of ranks would have other bits for another
-    /// number of ranks, and MPI may add them in any order. The blocks are always the same. So all ranks gather
-    /// the sums of all blocks, and add them in one order, that of the blocks, with [`total`].
+    /// number of ranks, and MPI may add them in any order. The blocks are always the same. So all ranks
+    /// gather the sums of all blocks, and add them in one order, that of the blocks, with [`total`].
     pub(crate) fn sums(self, a: &Field, b: &Field) -> Sums {
         self.blocks().map(|points| a[points.clone()].iter().zip(&b[points]).map(|(a, b)| a * b).sum()).collect()
     }
