@@ -66,13 +66,13 @@ pub(super) fn barrier() -> Spec {
 }
 
 pub(super) fn send<V: Wire>(to: Peer) -> Spec {
-    let spec = spec::<V>(Exchange::Send { to }, |_, _| made(()));
+    let spec = spec::<V>(Exchange::SendTo { to }, |_, _| made(()));
     Spec { finish: |_| Box::new(()), ..spec }
 }
 
 /// A receive of a rank that may have no peer.
 pub(super) fn receive<V: Wire>(from: Peer) -> Spec {
-    let spec = spec::<V>(Exchange::Receive { from }, |_, all| made(all.first().map(copied::<V>).transpose()?));
+    let spec = spec::<V>(Exchange::RecvFrom { from }, |_, all| made(all.first().map(copied::<V>).transpose()?));
     let finish = |received: Option<Made>| -> Made {
         Box::new(received.map(|received| *received.downcast::<V>().expect("it has the form of the type")))
     };
@@ -81,7 +81,7 @@ pub(super) fn receive<V: Wire>(from: Peer) -> Spec {
 
 /// A receive of a rank that has a peer.
 pub(super) fn receive_one<V: Wire>(from: Peer) -> Spec {
-    let spec = spec::<V>(Exchange::Receive { from }, |_, all| made(copied::<V>(&all[0])?));
+    let spec = spec::<V>(Exchange::RecvFrom { from }, |_, all| made(copied::<V>(&all[0])?));
     Spec { made: Some(Form::of::<V>()), ..spec }
 }
 

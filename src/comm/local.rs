@@ -197,11 +197,11 @@ impl Engine for Local {
 
     fn start(&self, op: Op, issued: Issued) -> OpFuture {
         match (&op.spec.communication.exchange, op.peer) {
-            (Exchange::Send { .. }, to) => {
+            (Exchange::SendTo { .. }, to) => {
                 to.into_iter().for_each(|to| self.hall.send(self.rank, to, &op));
                 Box::pin(std::future::ready((op.spec.combine)(self.place(), &[]).map_err(OpFault::from)))
             }
-            (Exchange::Receive { .. }, from) => self.receive(op, from),
+            (Exchange::RecvFrom { .. }, from) => self.receive(op, from),
             _ => self.meet(op, issued),
         }
     }

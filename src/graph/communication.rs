@@ -63,12 +63,12 @@ pub enum Exchange {
     /// No rank goes on before all ranks have come here.
     Barrier,
     /// A rank gives its value to another one.
-    Send {
+    SendTo {
         /// The rank that receives it.
         to: Peer,
     },
     /// A rank gets a value of another one.
-    Receive {
+    RecvFrom {
         /// The rank that sends it.
         from: Peer,
     },
@@ -151,7 +151,7 @@ impl From<u32> for Peer {
 impl Communication {
     /// Returns whether all ranks take part.
     pub fn is_collective(&self) -> bool {
-        !matches!(self.exchange, Exchange::Send { .. } | Exchange::Receive { .. })
+        !matches!(self.exchange, Exchange::SendTo { .. } | Exchange::RecvFrom { .. })
     }
 
     /// Returns whether all ranks get the same value.
@@ -180,8 +180,8 @@ impl fmt::Display for Exchange {
             Self::Broadcast { root } => write!(f, "broadcast by rank {root}"),
             Self::AllToAll => f.write_str("all-to-all"),
             Self::Barrier => f.write_str("barrier"),
-            Self::Send { to } => write!(f, "send to {to}"),
-            Self::Receive { from } => write!(f, "receive from {from}"),
+            Self::SendTo { to } => write!(f, "send to {to}"),
+            Self::RecvFrom { from } => write!(f, "receive from {from}"),
         }
     }
 }

@@ -41,8 +41,8 @@ pub(super) fn ends(unit: &Graph, size: u32) -> Result<BTreeMap<(u32, u32), Ends>
 /// Returns the peer of a send or a receive, and whether it is a send.
 pub(super) fn peer_of(shape: &NodeShape) -> Option<(&crate::graph::Peer, bool)> {
     match &shape.communication.as_deref()?.exchange {
-        Exchange::Send { to } => Some((to, true)),
-        Exchange::Receive { from } => Some((from, false)),
+        Exchange::SendTo { to } => Some((to, true)),
+        Exchange::RecvFrom { from } => Some((from, false)),
         _ => None,
     }
 }

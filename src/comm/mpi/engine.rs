@@ -120,8 +120,8 @@ impl<H: Handle> Inner<H> {
         let spec = op.spec.clone();
         match &spec.communication.exchange {
             Exchange::Barrier => self.barrier(op, issued).await,
-            Exchange::Send { .. } => self.send(op, issued).await,
-            Exchange::Receive { .. } => self.receive(op, issued).await,
+            Exchange::SendTo { .. } => self.send(op, issued).await,
+            Exchange::RecvFrom { .. } => self.receive(op, issued).await,
             Exchange::Broadcast { root } => self.broadcast(op, *root, issued).await,
             Exchange::AllGather if spec.made.is_some() => self.all_gather(op, issued).await,
             Exchange::AllReduce { .. } | Exchange::ReduceScatter { .. } if spec.reduction.is_some() => {
