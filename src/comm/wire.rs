@@ -59,19 +59,33 @@ pub trait Wire: Data + Sized {
     /// If the bytes are those of no value.
     fn from_wire(bytes: &[u8]) -> Result<Self, BoxError>;
 
-    /// Returns memory for a value of so many bytes.
+    /// Returns memory for a value of so many bytes, uninitialised or zero.
     #[doc(hidden)]
-    fn landing(bytes: usize) -> Box<dyn Landing> {
+    fn landing(bytes: usize, _: Fill) -> Box<dyn Landing> {
         Box::new(Encoded::<Self> { bytes: vec![0; bytes], of: PhantomData })
     }
 }
 
-/// Memory into which a value is received.
+/// Whether memory for a value is initialised.
+#[doc(hidden)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fill {
+    /// All of it will be written.
+    None,
+    /// A part of it may not be written: ranks may disagree about the size.
+    Zero,
+}
+
+/// Memory into which a value is received. It does not move.
 #[doc(hidden)]
 pub trait Landing: Send {
-    fn bytes(&mut self) -> &mut [u8];
-    /// Returns the value, once all bytes are there.
-    fn value(self: Box<Self>) -> Result<Made, BoxError>;
+    /// Returns the memory, which may be uninitialised, and its size in bytes.
+    fn memory(&mut self) -> (*mut u8, usize);
+    /// Returns the value.
+    ///
+    /// # Safety
+    /// All bytes of the memory have been written, or it was zero at first.
+    unsafe fn value(self: Box<Self>) -> Result<Made, BoxError>;
 }
 
 /// Bytes that are decoded once they are there.
@@ -81,25 +95,31 @@ struct Encoded<T> {
 }
 
 impl<T: Wire> Landing for Encoded<T> {
-    fn bytes(&mut self) -> &mut [u8] {
-        &mut self.bytes
+    fn memory(&mut self) -> (*mut u8, usize) {
+        (self.bytes.as_mut_ptr(), self.bytes.len())
     }
 
-    fn value(self: Box<Self>) -> Result<Made, BoxError> {
+    unsafe fn value(self: Box<Self>) -> Result<Made, BoxError> {
         Ok(Box::new(T::from_wire(&self.bytes)?))
     }
 }
 
-/// Elements that are received where they stay.
-struct Elements<T>(Vec<T>);
+/// Elements that are received where they stay, in memory that nothing has written before.
+struct Elements<T> {
+    memory: Vec<T>,
+    count: usize,
+}
 
 impl<T: Pod + Send + Sync> Landing for Elements<T> {
-    fn bytes(&mut self) -> &mut [u8] {
-        bytemuck::cast_slice_mut(&mut self.0)
+    fn memory(&mut self) -> (*mut u8, usize) {
+        (self.memory.as_mut_ptr().cast(), self.count * size_of::<T>())
     }
 
-    fn value(self: Box<Self>) -> Result<Made, BoxError> {
-        Ok(Box::new(self.0))
+    unsafe fn value(mut self: Box<Self>) -> Result<Made, BoxError> {
+        // SAFETY: the capacity is at least `count`. The caller promises that all bytes are initialised, and
+        // plain old data has a value for any bytes.
+        unsafe { self.memory.set_len(self.count) };
+        Ok(Box::new(self.memory))
     }
 }
 
@@ -113,9 +133,12 @@ impl<T: Pod + Send + Sync> Wire for Vec<T> {
         Ok(bytemuck::pod_collect_to_vec(bytes))
     }
 
-    fn landing(bytes: usize) -> Box<dyn Landing> {
+    fn landing(bytes: usize, fill: Fill) -> Box<dyn Landing> {
         match check_whole::<T>(bytes) {
-            Ok(elements) => Box::new(Elements::<T>(bytemuck::zeroed_vec(elements))),
+            Ok(count) => {
+                let memory = if fill == Fill::Zero { bytemuck::zeroed_vec(count) } else { Vec::with_capacity(count) };
+                Box::new(Elements::<T> { memory, count })
+            }
             Err(_) => Box::new(Encoded::<Self> { bytes: vec![0; bytes], of: PhantomData }),
         }
     }
@@ -207,7 +230,7 @@ pub(crate) struct Form {
     pub(crate) bytes: Option<usize>,
     pub(crate) encode: fn(&Shared) -> Cow<'_, [u8]>,
     pub(crate) decode: fn(&[u8]) -> Result<Made, BoxError>,
-    pub(crate) landing: fn(usize) -> Box<dyn Landing>,
+    pub(crate) landing: fn(usize, Fill) -> Box<dyn Landing>,
 }
 
 impl Form {

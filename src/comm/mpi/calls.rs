@@ -10,6 +10,7 @@ use std::fmt;
 use libloading::Library;
 
 use crate::comm::native::{Element, Operation};
+use crate::comm::wire::Landing;
 
 /// A handle of Open MPI.
 #[repr(transparent)]
@@ -199,6 +200,11 @@ unsafe impl Send for ListsAt {}
 impl Memory {
     pub(super) fn of(bytes: &mut [u8]) -> Self {
         Self { at: bytes.as_mut_ptr(), bytes: bytes.len() }
+    }
+
+    pub(super) fn to_receive(landing: &mut dyn Landing) -> Self {
+        let (at, bytes) = landing.memory();
+        Self { at, bytes }
     }
 
     /// Returns memory that a call only reads.

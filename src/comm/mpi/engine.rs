@@ -15,7 +15,7 @@ use crate::comm::control::Control;
 use crate::comm::engine::{Engine, Issued};
 use crate::comm::health::Health;
 use crate::comm::op::{Op, OpFault, OpFuture, Peering, Place};
-use crate::comm::wire::{Landing, Wire};
+use crate::comm::wire::Fill;
 use crate::error::{BoxError, WorldFault};
 use crate::graph::{Exchange, Made, Shared};
 
@@ -167,8 +167,7 @@ impl<H: Handle> Inner<H> {
         let start: Start<H> = Box::new(move |_, _| Ok(Step::Probe { from, tag, comm, landing }));
         let request = self.progress.request(start, Buffers::none());
         drop(issued);
-        let landed = request.await?.landing.expect("a receive has memory");
-        Ok((op.spec.finish)(Some(landed.value()?)))
+        Ok((op.spec.finish)(Some(request.await?.value()?)))
     }
 
     async fn reduce(&self, op: Op, issued: Issued) -> Ended {
@@ -178,7 +177,7 @@ impl<H: Handle> Inner<H> {
         let from = given.memory();
         let bytes =
             if is_scatter { part(from.bytes / reduction.0.bytes(), self.place)? * reduction.0.bytes() } else { from.bytes };
-        let (buffers, into) = self.landing(&op, bytes, given);
+        let (buffers, into) = self.landing(&op, (bytes, Fill::Zero), given);
         let request = self.request(buffers, move |calls, comm| {
             if is_scatter {
                 // SAFETY: the buffers keep the memory.
@@ -196,7 +195,7 @@ impl<H: Handle> Inner<H> {
         let given = Outgoing::new(&op);
         let from = given.memory();
         let part = part(from.bytes, self.place)?;
-        let (buffers, into) = self.landing(&op, from.bytes, given);
+        let (buffers, into) = self.landing(&op, (from.bytes, Fill::Zero), given);
         // SAFETY: the buffers keep the memory.
         let request = self.request(buffers, move |calls, comm| unsafe { calls.all_to_all(from, into, part, comm) });
         drop(issued);
@@ -215,25 +214,23 @@ impl<H: Handle> Inner<H> {
                 let at = given.memory();
                 (Buffers::of(given, at.bytes), at)
             }
-            None => self.landing(&op, bytes, ()),
+            None => self.landing(&op, (bytes, Fill::None), ()),
         };
         // SAFETY: the buffers keep the memory, which the root only reads.
         let request = self.request(buffers, move |calls, comm| unsafe { calls.broadcast(at, root, comm) });
         drop(issued);
-        match request.await?.landing {
-            Some(landing) => Ok((op.spec.finish)(Some(landing.value()?))),
-            None => Ok((op.spec.finish)(Some((op.spec.form.decode)(&(op.spec.form.encode)(&op.given))?))),
-        }
+        let ended = request.await?;
+        let value = if is_root { (op.spec.form.decode)(&(op.spec.form.encode)(&op.given))? } else { ended.value()? };
+        Ok((op.spec.finish)(Some(value)))
     }
 
     async fn broadcast_size(&self, bytes: usize, root: u32) -> Result<usize, OpFault> {
-        let mut landing = <u64 as Wire>::landing(size_of::<u64>());
-        landing.bytes().copy_from_slice(&(bytes as u64).to_ne_bytes());
-        let at = Memory::of(landing.bytes());
-        // SAFETY: the buffers keep the landing.
-        let request = self.request(Buffers::landing(landing, ()), move |calls, comm| unsafe { calls.broadcast(at, root, comm) });
-        let mut landed = request.await?.landing.expect("it was given");
-        Ok(u64::from_ne_bytes(landed.bytes().try_into().expect("eight bytes")) as usize)
+        let mut size = vec![bytes as u64];
+        let at = Memory::of(bytemuck::cast_slice_mut(&mut size));
+        // SAFETY: the buffers keep the number.
+        let start = move |calls: &Calls<H>, comm| unsafe { calls.broadcast(at, root, comm) };
+        let size = self.request(Buffers::of(size, 0), start).await?.others::<Vec<u64>>();
+        Ok(size[0] as usize)
     }
 
     async fn all_gather(&self, op: Op, issued: Issued) -> Ended {
@@ -241,15 +238,22 @@ impl<H: Handle> Inner<H> {
         let given = Outgoing::new(&op);
         let from = given.memory();
         if op.spec.form.bytes.is_some() {
-            let mut landing = (form.landing)(from.bytes * self.place.size as usize);
-            let into = Memory::of(landing.bytes());
+            let mut landing = (form.landing)(from.bytes * self.place.size as usize, Fill::None);
+            let into = Memory::to_receive(&mut *landing);
             let buffers = Buffers::landing(landing, given);
             // SAFETY: the buffers keep the memory.
             let request = self.request(buffers, move |calls, comm| unsafe { calls.all_gather(from, into, comm) });
             drop(issued);
             return self.landed(&op, request).await;
         }
-        let (request, _) = self.gather_parts(given, from, form.landing, issued).await?;
+        let counts = self.gather_counts(from.bytes).await?;
+        let lists = Lists::new(counts)?;
+        let (mut landing, at) = ((form.landing)(lists.total, Fill::None), lists.memory());
+        let into = Memory::to_receive(&mut *landing);
+        let buffers = Buffers::landing(landing, (given, lists));
+        // SAFETY: the buffers keep the memory and the lists.
+        let request = self.request(buffers, move |calls, comm| unsafe { calls.all_gather_parts(from, into, at, comm) });
+        drop(issued);
         self.landed(&op, request).await
     }
 
@@ -257,11 +261,17 @@ impl<H: Handle> Inner<H> {
     async fn gather_values(&self, op: &Op, issued: Issued) -> Result<Vec<Shared>, OpFault> {
         let given = Outgoing::new(op);
         let from = given.memory();
-        let (request, counts) = self.gather_parts(given, from, <Vec<u8> as Wire>::landing, issued).await?;
-        let mut landed = request.await?.landing.expect("a gather has memory");
-        let mut rest = &*landed.bytes();
-        let mut values = Vec::with_capacity(counts.len());
-        for count in counts {
+        let lists = Lists::new(self.gather_counts(from.bytes).await?)?;
+        let (mut gathered, at) = (vec![0; lists.total], lists.memory());
+        let into = Memory::of(&mut gathered);
+        let buffers = Buffers::of((given, lists, gathered), into.bytes);
+        // SAFETY: the buffers keep the memory and the lists.
+        let request = self.request(buffers, move |calls, comm| unsafe { calls.all_gather_parts(from, into, at, comm) });
+        drop(issued);
+        let (_, lists, gathered) = request.await?.others::<(Outgoing, Lists, Vec<u8>)>();
+        let mut rest = &gathered[..];
+        let mut values = Vec::with_capacity(lists.counts.len());
+        for &count in &lists.counts {
             let (value, behind) = rest.split_at(count as usize);
             values.push(Shared::from((op.spec.form.decode)(value)?));
             rest = behind;
@@ -269,55 +279,26 @@ impl<H: Handle> Inner<H> {
         Ok(values)
     }
 
-    /// Gathers the bytes of all ranks, one behind the other. Returns the request, and the number of each.
-    async fn gather_parts(
-        &self,
-        given: Outgoing,
-        from: Memory,
-        landing: fn(usize) -> Box<dyn Landing>,
-        issued: Issued,
-    ) -> Result<(Request<H>, Vec<c_int>), OpFault> {
-        let counts = self.gather_counts(from.bytes).await?;
-        let mut starts = Vec::with_capacity(counts.len());
-        let total = counts.iter().try_fold(0_usize, |total, &bytes| {
-            starts.push(count(total)?);
-            Called::Ok(total + bytes as usize)
-        })?;
-        let mut landing = landing(total);
-        let into = Memory::of(landing.bytes());
-        let lists = Lists(counts.clone(), starts);
-        let at = lists.memory();
-        let buffers = Buffers::landing(landing, (given, lists));
-        // SAFETY: the buffers keep the memory and the lists.
-        let request = self.request(buffers, move |calls, comm| unsafe { calls.all_gather_parts(from, into, at, comm) });
-        drop(issued);
-        Ok((request, counts))
-    }
-
     /// Returns the number of bytes that each rank gives.
     async fn gather_counts(&self, bytes: usize) -> Result<Vec<c_int>, OpFault> {
-        let own = Box::new(count(bytes)?);
-        let from = Memory::to_read(bytemuck::bytes_of(&*own));
-        let mut landing = <Vec<c_int> as Wire>::landing(size_of::<c_int>() * self.place.size as usize);
-        let into = Memory::of(landing.bytes());
-        let buffers = Buffers::landing(landing, own);
-        // SAFETY: the buffers keep the memory.
-        let request = self.request(buffers, move |calls, comm| unsafe { calls.all_gather(from, into, comm) });
-        let landed = request.await?.landing.expect("it was given").value()?;
-        Ok(*landed.downcast().expect("a landing of the type"))
+        let (own, mut counts) = (vec![count(bytes)?], vec![0; self.place.size as usize]);
+        let (from, into) = (Memory::to_read(bytemuck::cast_slice(&own)), Memory::of(bytemuck::cast_slice_mut(&mut counts)));
+        // SAFETY: the buffers keep both.
+        let start = move |calls: &Calls<H>, comm| unsafe { calls.all_gather(from, into, comm) };
+        let (_, counts) = self.request(Buffers::of((own, counts), 0), start).await?.others::<(Vec<c_int>, Vec<c_int>)>();
+        Ok(counts)
     }
 
     /// Returns memory for a result of so many bytes, beside the memory that is only read.
-    fn landing(&self, op: &Op, bytes: usize, others: impl Send + 'static) -> (Buffers, Memory) {
+    fn landing(&self, op: &Op, (bytes, fill): (usize, Fill), others: impl Send + 'static) -> (Buffers, Memory) {
         let form = op.spec.made.expect("the transport makes the value");
-        let mut landing = (form.landing)(bytes);
-        let into = Memory::of(landing.bytes());
+        let mut landing = (form.landing)(bytes, fill);
+        let into = Memory::to_receive(&mut *landing);
         (Buffers::landing(landing, others), into)
     }
 
     async fn landed(&self, op: &Op, request: Request<H>) -> Ended {
-        let landed = request.await?.landing.expect("the request has memory");
-        Ok((op.spec.finish)(Some(landed.value()?)))
+        Ok((op.spec.finish)(Some(request.await?.value()?)))
     }
 
     fn tag(&self, tag: u32) -> c_int {
@@ -325,12 +306,25 @@ impl<H: Handle> Inner<H> {
     }
 }
 
-/// The counts and the starts of a gather.
-struct Lists(Vec<c_int>, Vec<c_int>);
+/// The number of bytes of each rank in a gather, and where they begin.
+struct Lists {
+    counts: Vec<c_int>,
+    starts: Vec<c_int>,
+    total: usize,
+}
 
 impl Lists {
+    fn new(counts: Vec<c_int>) -> Called<Self> {
+        let (mut starts, mut total) = (Vec::with_capacity(counts.len()), 0);
+        for &bytes in &counts {
+            starts.push(count(total)?);
+            total += bytes as usize;
+        }
+        Ok(Self { counts, starts, total })
+    }
+
     fn memory(&self) -> ListsAt {
-        ListsAt(self.0.as_ptr(), self.1.as_ptr())
+        ListsAt(self.counts.as_ptr(), self.starts.as_ptr())
     }
 }
 

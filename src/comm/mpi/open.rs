@@ -11,7 +11,6 @@ use super::progress::Progress;
 use crate::comm::control::{Control, Host, Invitation};
 use crate::comm::engine;
 use crate::comm::op::Place;
-use crate::comm::wire::Wire;
 use crate::comm::world::World;
 use crate::error::{Error, Kind, Result};
 use crate::sync::{Mutex, lock};
@@ -193,12 +192,9 @@ const INVITATION_MAX: usize = 4096;
 /// Returns the bytes that rank 0 gives.
 fn share<H: Handle>(progress: &Arc<Progress<H>>, comm: H, mut given: Vec<u8>, deadline: Duration) -> Result<Vec<u8>, String> {
     given.resize(INVITATION_MAX, 0);
-    let mut landing = <Vec<u8> as Wire>::landing(INVITATION_MAX);
-    landing.bytes().copy_from_slice(&given);
-    let at = Memory::of(landing.bytes());
-    // SAFETY: the buffers keep the landing.
+    let at = Memory::of(&mut given);
+    // SAFETY: the buffers keep the bytes.
     let start = move |calls: &Calls<H>| unsafe { calls.broadcast(at, 0, comm) };
-    let request = progress.request(Box::new(move |calls, _| Ok(Step::Request(start(calls)?))), Buffers::landing(landing, ()));
-    let shared = progress.wait(&request, deadline)?;
-    Ok(shared.landing.expect("it was given").bytes().to_vec())
+    let request = progress.request(Box::new(move |calls, _| Ok(Step::Request(start(calls)?))), Buffers::of(given, 0));
+    Ok(progress.wait(&request, deadline)?.others())
 }

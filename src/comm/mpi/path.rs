@@ -16,7 +16,9 @@ use std::ffi::c_int;
 use std::task::{Poll, Waker};
 
 use super::calls::{Called, Calls, Failed, Handle, Memory};
-use crate::comm::wire::Landing;
+use crate::comm::wire::{Fill, Landing};
+use crate::error::BoxError;
+use crate::graph::Made;
 use crate::sync::{Mutex, MutexGuard, lock};
 use std::sync::Arc;
 
@@ -26,22 +28,38 @@ pub(super) struct Buffers {
     pub(super) landing: Option<Box<dyn Landing>>,
     /// The number of bytes that are received or sent.
     bytes: usize,
-    /// Keeps the memory that is only read, and lists.
-    _others: Box<dyn Any + Send>,
+    /// Other memory that the request uses.
+    others: Box<dyn Any + Send>,
 }
 
 impl Buffers {
     pub(super) fn none() -> Self {
-        Self { landing: None, bytes: 0, _others: Box::new(()) }
+        Self { landing: None, bytes: 0, others: Box::new(()) }
     }
 
     pub(super) fn of(others: impl Send + 'static, bytes: usize) -> Self {
-        Self { landing: None, bytes, _others: Box::new(others) }
+        Self { landing: None, bytes, others: Box::new(others) }
     }
 
     pub(super) fn landing(mut landing: Box<dyn Landing>, others: impl Send + 'static) -> Self {
-        let bytes = landing.bytes().len();
-        Self { landing: Some(landing), bytes, _others: Box::new(others) }
+        let (_, bytes) = landing.memory();
+        Self { landing: Some(landing), bytes, others: Box::new(others) }
+    }
+}
+
+impl Buffers {
+    /// Returns the value that was received, once the request has completed.
+    pub(super) fn value(self) -> Result<Made, BoxError> {
+        let landing = self.landing.expect("the request receives a value");
+        // SAFETY: a completed request has written all bytes: a message has the size that its landing was made
+        // for, and so have gathers and broadcasts, whose sizes are exchanged before. The memory of all others
+        // was zero at first.
+        unsafe { landing.value() }
+    }
+
+    /// Returns the other memory, once the request has completed.
+    pub(super) fn others<T: 'static>(self) -> T {
+        *self.others.downcast().expect("the request was given memory of this type")
     }
 }
 
@@ -56,7 +74,7 @@ pub(super) enum Step<H> {
         from: u32,
         tag: c_int,
         comm: H,
-        landing: fn(usize) -> Box<dyn Landing>,
+        landing: fn(usize, Fill) -> Box<dyn Landing>,
     },
 }
 
@@ -230,7 +248,7 @@ impl<H: Handle> Flying<H> {
             Step::Probe { from, tag, comm, landing } => {
                 let Some((message, bytes)) = calls.probe(*from, *tag, *comm)? else { return Ok(Advance::None) };
                 self.buffers.bytes = bytes;
-                let into = Memory::of(self.buffers.landing.insert(landing(bytes)).bytes());
+                let into = Memory::to_receive(&mut **self.buffers.landing.insert(landing(bytes, Fill::None)));
                 // SAFETY: the landing stays in the buffers until the request has completed.
                 self.step = Step::Request(unsafe { calls.receive(message, into) }?);
                 Ok(Advance::Step)
