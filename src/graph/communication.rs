@@ -38,7 +38,7 @@ pub struct Communication {
 }
 
 /// An exchange between ranks. The words are those of MPI and NCCL.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Exchange {
     /// All ranks get the combination of the values of all ranks.
@@ -86,10 +86,10 @@ pub enum Exchange {
 /// assert_eq!((Peer::ring(-1).of(0, 4), Peer::ring(2).of(3, 4)), (Some(3), Some(1)));
 /// assert_eq!(Peer::table([Some(1), None]).of(0, 2), Some(1));
 /// ```
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Peer(Peers);
 
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 enum Peers {
     One(u32),
     Shift { by: i64, wraps: bool },

@@ -22,13 +22,13 @@ fn plan(world: &World) -> Plan {
 }
 
 /// Runs rounds until rank 1 ends as `end` says; checks the error of the others.
-fn others_end(name: &str, end: impl Fn(), is_right: impl Fn(&str) -> bool) {
+fn others_end(name: &str, check: fn(&Launcher, u32, &str), end: impl Fn(), is_right: impl Fn(&str) -> bool) {
     if !launch::is_rank() {
-        return launch::all(name, 3, Launcher::survives);
+        return launch::all(name, 3, check);
     }
+    launch::keep_panics();
     let world = Mpi::new().deadline(DEADLINE).world().unwrap();
     let (exec, plan) = (Executor::inline(), plan(&world));
-    let process_1 = process_of(&world, 1);
     let run = || exec.run(&plan, Inputs::new().with("x", vec![1.0; 1000]));
     for _ in 0..10 {
         block_on(run()).unwrap();
@@ -49,25 +49,13 @@ fn others_end(name: &str, end: impl Fn(), is_right: impl Fn(&str) -> bool) {
     let x = g.task("x", (), || 7);
     g.output("x", &x);
     assert_eq!(*block_on(exec.run(&g.compile().unwrap(), Inputs::new())).unwrap().take::<i32>("x").unwrap(), 7);
-    println!("rank {} has survived", world.rank());
-    if world.rank() == 0 {
-        // One that is stopped would stay for ever.
-        let _ = Command::new("kill").args(["-KILL", &process_1.to_string()]).status();
-    }
-}
-
-/// Returns the process of a rank.
-fn process_of(world: &World, rank: u32) -> u32 {
-    let mut g = Graph::new();
-    let process = g.input::<u32>("process");
-    let theirs = g.broadcast("theirs", &process, rank);
-    g.output("theirs", &theirs);
-    let (exec, plan) = (Executor::inline(), g.compile_for(world).unwrap());
-    *block_on(exec.run(&plan, Inputs::new().with("process", std::process::id()))).unwrap().take::<u32>("theirs").unwrap()
+    launch::note_well(world.rank());
+    launch::wait_for(2);
 }
 
 /// Sends a signal to this process.
 fn signal(signal: &str) {
+    launch::note_stopped();
     let id = std::process::id().to_string();
     assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
     loop {
@@ -77,15 +65,25 @@ fn signal(signal: &str) {
 
 #[test]
 fn a_rank_is_killed() {
-    others_end("failures::a_rank_is_killed", || signal("-KILL"), |error| error.contains("rank 1 has died"));
+    others_end(
+        "failures::a_rank_is_killed",
+        Launcher::survives_if_open_mpi,
+        || signal("-KILL"),
+        |error| error.contains("rank 1 has died"),
+    );
 }
 
 #[test]
 fn a_rank_is_stopped() {
-    others_end("failures::a_rank_is_stopped", || signal("-STOP"), |error| error.contains("rank 1 has not answered for"));
+    others_end(
+        "failures::a_rank_is_stopped",
+        Launcher::survives,
+        || signal("-STOP"),
+        |error| error.contains("rank 1 has not answered for"),
+    );
 }
 
 #[test]
 fn a_rank_leaves() {
-    others_end("failures::a_rank_leaves", || {}, |error| error.contains("rank 1 has left the world"));
+    others_end("failures::a_rank_leaves", Launcher::survives, || {}, |error| error.contains("rank 1 has left the world"));
 }

@@ -1,7 +1,7 @@
 //! One control connection.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
 use super::message::Message;
@@ -15,6 +15,8 @@ pub(in crate::comm) struct Link {
     received: Vec<u8>,
     unsent: Vec<u8>,
     pub(super) heard: Instant,
+    pub(super) has_ended: bool,
+    has_closed: bool,
 }
 
 /// The other side has ended the connection.
@@ -23,7 +25,15 @@ pub(super) struct Ended;
 impl Link {
     /// Returns a link to a rank, over a stream that does not block.
     pub(super) fn new(rank: u32, stream: TcpStream) -> Self {
-        Self { rank, stream, received: Vec::new(), unsent: Vec::new(), heard: Instant::now() }
+        Self {
+            rank,
+            stream,
+            received: Vec::new(),
+            unsent: Vec::new(),
+            heard: Instant::now(),
+            has_ended: false,
+            has_closed: false,
+        }
     }
 
     /// Returns the time for which nothing was heard.
@@ -47,6 +57,21 @@ impl Link {
                 // A read of the same stream finds out whether it has ended.
                 Err(_) => return,
             }
+        }
+    }
+
+    /// Ends the connection, which the other side has ended.
+    pub(super) fn end(&mut self) {
+        self.has_ended = true;
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+
+    /// Closes this side, once all is sent.
+    pub(super) fn close(&mut self) {
+        self.flush();
+        if self.unsent.is_empty() && !self.has_closed {
+            self.has_closed = true;
+            let _ = self.stream.shutdown(Shutdown::Write);
         }
     }
 

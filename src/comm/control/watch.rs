@@ -24,12 +24,27 @@ pub(crate) struct Control {
     end: End,
 }
 
-/// The end of the process, at which MPI waits for all ranks.
+/// The end of the process.
 #[derive(Default)]
 struct End {
-    all_finished: Mutex<bool>,
+    state: Mutex<EndState>,
     changed: Condvar,
 }
+
+#[derive(Clone, Copy, Default)]
+struct EndState {
+    /// All ranks have come to their end.
+    all_finished: bool,
+    /// The thread is to close the links.
+    is_closing: bool,
+    /// All links have ended.
+    is_closed: bool,
+}
+
+/// The longest time between two looks at the state at the end.
+const LOOK: Duration = Duration::from_millis(50);
+/// The longest time for which the other ranks may take to read what this one has sent at last.
+const LINGER: Duration = Duration::from_secs(1);
 
 impl Control {
     /// Watches the ranks at the other ends of these links. A world of one rank has none.
@@ -64,20 +79,32 @@ impl Control {
     /// Waits at the end of the process until all ranks have come to theirs. Returns false if a rank never
     /// will, or does not wait: a world has broken, or a rank has died.
     pub(crate) fn finish(&self, size: u32) -> bool {
-        if size > 1 {
-            self.tell(Message::Finished { rank: self.rank });
+        if size == 1 {
+            return !self.worlds.has_broken();
         }
-        let mut all_finished = lock(&self.end.all_finished);
-        while size > 1 && !*all_finished && !self.worlds.has_broken() {
-            let waited = self.end.changed.wait(all_finished);
-            all_finished = waited.unwrap_or_else(|poisoned| poisoned.into_inner());
-        }
-        size == 1 && !self.worlds.has_broken() || *all_finished
+        self.tell(Message::Finished { rank: self.rank });
+        self.wait_at_end(Duration::MAX, |end| end.all_finished || self.worlds.has_broken());
+        // If a process ends while it has unread messages, its own last messages are lost.
+        lock(&self.end.state).is_closing = true;
+        let _ = self.poller.notify();
+        self.wait_at_end(LINGER, |end| end.is_closed);
+        lock(&self.end.state).all_finished
     }
 
-    /// Wakes the thread that waits at the end of the process, if it does.
-    fn look_at_end(&self, all_finished: bool) {
-        *lock(&self.end.all_finished) |= all_finished;
+    fn wait_at_end(&self, most: Duration, is_over: impl Fn(EndState) -> bool) {
+        let begin = Instant::now();
+        let mut state = lock(&self.end.state);
+        while !is_over(*state) && begin.elapsed() < most {
+            state = match self.end.changed.wait_timeout(state, LOOK) {
+                Ok((state, _)) => state,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
+        }
+    }
+
+    /// Changes the state of the end, and wakes the thread that waits for it.
+    fn note_at_end(&self, change: impl FnOnce(&mut EndState)) {
+        change(&mut lock(&self.end.state));
         self.end.changed.notify_all();
     }
 
@@ -126,6 +153,9 @@ impl Thread<'_> {
                 self.note_finished(rank);
             }
         }
+        if lock(&self.control.end.state).is_closing {
+            return self.close();
+        }
         if self.beat.elapsed() >= period {
             let waited = self.beat.elapsed();
             self.beat = Instant::now();
@@ -149,9 +179,10 @@ impl Thread<'_> {
             }
             Err(Ended) => {
                 let _ = self.control.poller.delete(&link.stream);
+                link.end();
                 let rank = link.rank;
                 // At the end of the program, ranks go one after the other.
-                if !*lock(&self.control.end.all_finished) {
+                if !lock(&self.control.end.state).all_finished {
                     self.break_by(ALL, &WorldFault::Died { rank });
                 }
             }
@@ -160,15 +191,15 @@ impl Thread<'_> {
 
     /// Takes a message from a rank. Rank 0 tells the others.
     fn take(&mut self, message: Message, from: u32) {
+        if self.control.rank == 0 && matches!(message, Message::Broken { .. } | Message::Left { .. }) {
+            self.send(&message, Some(from));
+        }
         match &message {
             Message::Broken { world, fault } => self.note_broken(*world, fault),
             Message::Left { world, rank } => self.control.worlds.note_left(*world, *rank),
-            Message::Finished { rank } => return self.note_finished(*rank),
-            Message::AllFinished => return self.control.look_at_end(true),
-            Message::Hello { .. } | Message::Beat => return,
-        }
-        if self.control.rank == 0 {
-            self.send(&message, Some(from));
+            Message::Finished { rank } => self.note_finished(*rank),
+            Message::AllFinished => self.control.note_at_end(|end| end.all_finished = true),
+            Message::Hello { .. } | Message::Beat => {}
         }
     }
 
@@ -192,14 +223,23 @@ impl Thread<'_> {
         self.links.iter_mut().for_each(Link::flush);
     }
 
+    /// Tells the others first: this process may end as soon as its own world is broken.
     fn break_by(&mut self, world: u32, fault: &WorldFault) {
-        self.note_broken(world, fault);
         self.send(&Message::Broken { world, fault: fault.clone() }, None);
+        self.note_broken(world, fault);
     }
 
     fn note_broken(&self, world: u32, fault: &WorldFault) {
         self.control.worlds.break_by(world, fault);
-        self.control.look_at_end(false);
+        self.control.note_at_end(|_| {});
+    }
+
+    /// Sends no more. The links end when the other ranks have read all, and have closed their sides.
+    fn close(&mut self) {
+        self.links.iter_mut().for_each(Link::close);
+        if self.links.iter().all(|link| link.has_ended) {
+            self.control.note_at_end(|end| end.is_closed = true);
+        }
     }
 
     /// Notes that a rank has come to its end. Rank 0 tells the others when all have.
@@ -207,7 +247,7 @@ impl Thread<'_> {
         self.finished.insert(rank);
         if self.control.rank == 0 && self.finished.len() == self.links.len() + 1 {
             self.send(&Message::AllFinished, None);
-            self.control.look_at_end(true);
+            self.control.note_at_end(|end| end.all_finished = true);
         }
     }
 }

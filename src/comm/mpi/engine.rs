@@ -65,9 +65,9 @@ impl<H: Handle> Mpi<H> {
         control: Arc<Control>,
         (number, deadline): (u32, Duration),
     ) -> Self {
-        let (inner, health) = (Inner { progress, comm, place }, Arc::<Health>::default());
+        let health = Arc::<Health>::default();
         control.add(number, health.clone(), deadline);
-        Self { inner: Arc::new(inner), health, control, number }
+        Self { inner: Arc::new(Inner { progress, comm, place }), health, control, number }
     }
 }
 
