@@ -57,7 +57,7 @@ pub(super) fn all_to_all<T: Pod + Send + Sync>() -> Spec {
         }
         made(mine)
     });
-    Spec { made: Some(Form::of::<Vec<T>>()), ..spec }
+    Spec { made: Some(Form::of::<Vec<T>>()), element: size_of::<T>().max(1), ..spec }
 }
 
 pub(super) fn barrier() -> Spec {
@@ -96,7 +96,7 @@ pub(super) fn spec<V: Wire>(
     let communication = Communication { exchange, of: type_name::<V>() };
     let (form, combine) = (Form::of::<V>(), Box::new(combine));
     let finish = |made: Option<Made>| made.expect("the transport makes a value");
-    Spec { communication, form, made: None, reduction: None, finish, combine }
+    Spec { communication, form, made: None, element: 1, reduction: None, finish, combine }
 }
 
 fn made<R: Data>(value: R) -> Result<Made, BoxError> {

@@ -36,6 +36,8 @@ pub(crate) struct Spec {
     pub(crate) form: Form,
     /// The form of what a transport can make itself, if it can.
     pub(crate) made: Option<Form>,
+    /// The size of an element in bytes, of a value that is divided among the ranks.
+    pub(crate) element: usize,
     /// The reduction, if transports know it.
     pub(crate) reduction: Option<(Element, Operation)>,
     /// Makes the value of a rank from what the transport has made.

@@ -35,6 +35,7 @@ pub(super) async fn perform(run: Arc<RunComm>, name: Name, spec: Arc<Spec>, give
         }
         // Work behind this run does not wait until the operation has ended.
         drop(entry);
+        check_whole(&member)?;
         member.engine.start(op, Box::new(Issue { turn, run })).await
     };
     judged(&member, member.engine.health().watch(steps).await)
@@ -45,10 +46,16 @@ pub(super) async fn perform_alone(mut unstarted: Unstarted, op: Op) -> Result<Ma
     let member = unstarted.entry().member.clone();
     let steps = async {
         unstarted.entry().turn.come().await;
+        check_whole(&member)?;
         let turn = unstarted.start();
         member.engine.start(op, Box::new(turn)).await
     };
     judged(&member, member.engine.health().watch(steps).await)
+}
+
+/// Checks that the world is whole before an operation is started: it would meet what is left of others.
+fn check_whole(member: &Member) -> Result<(), OpFault> {
+    member.engine.health().fault().map_or(Ok(()), |fault| Err(fault.into()))
 }
 
 fn judged(member: &Member, ended: Result<Result<Made, OpFault>, WorldFault>) -> Result<Made, BoxError> {

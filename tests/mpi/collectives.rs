@@ -75,3 +75,18 @@ fn a_loop_communicates() {
         assert_eq!(end, 10.0 * f64::from(world.rank()) / 32.0);
     });
 }
+
+#[test]
+fn elements_that_cannot_be_divided_are_an_error() {
+    // Seen to fail when bytes were divided instead of elements.
+    each_rank(2, "collectives::elements_that_cannot_be_divided_are_an_error", |world| {
+        let mut g = Graph::new();
+        let x = g.input::<Vec<u32>>("x");
+        let swapped = g.all_to_all("swap", &x);
+        g.output("swapped", &swapped);
+        let (exec, plan) = (Executor::inline(), g.compile_for(&world).unwrap());
+        let error = block_on(exec.run(&plan, Inputs::new().with("x", vec![1_u32, 2, 3]))).unwrap_err();
+        let text = format!("{error:#}");
+        assert!(text.contains("3 elements cannot be divided among 2 ranks"), "{text}");
+    });
+}

@@ -14,7 +14,7 @@ use crate::comm::wire::Landing;
 
 /// A handle of Open MPI.
 #[repr(transparent)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(super) struct Pointer(*mut c_void);
 
 // SAFETY: a handle names an object of the library, which any thread may use in turn.
@@ -23,7 +23,7 @@ unsafe impl Send for Pointer {}
 unsafe impl Sync for Pointer {}
 
 /// A type of handles.
-pub(super) trait Handle: Copy + Send + Sync + Unpin + 'static {}
+pub(super) trait Handle: Copy + PartialEq + Send + Sync + Unpin + 'static {}
 
 impl Handle for Pointer {}
 impl Handle for c_int {}

@@ -194,7 +194,7 @@ impl<H: Handle> Inner<H> {
     async fn all_to_all(&self, op: Op, issued: Issued) -> Ended {
         let given = Outgoing::new(&op);
         let from = given.memory();
-        let part = part(from.bytes, self.place)?;
+        let part = part(from.bytes / op.spec.element, self.place)? * op.spec.element;
         let (buffers, into) = self.landing(&op, (from.bytes, Fill::Zero), given);
         // SAFETY: the buffers keep the memory.
         let request = self.request(buffers, move |calls, comm| unsafe { calls.all_to_all(from, into, part, comm) });

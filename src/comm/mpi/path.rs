@@ -207,14 +207,29 @@ impl<H: Handle> State<H> {
         }
     }
 
+    /// Returns whether a receive stands behind another one for the same messages, whose first is not for it.
+    fn waits_for_earlier(&self, at: usize) -> bool {
+        let route = |flying: &Flying<H>| match flying.step {
+            Step::Probe { from, tag, comm, .. } => Some((from, tag, comm)),
+            Step::Request(_) => None,
+        };
+        let own = route(&self.flying[at]);
+        own.is_some() && self.flying[..at].iter().any(|earlier| route(earlier) == own)
+    }
+
     fn left(&self) -> Left {
         Left::Requests { steps: self.steps, bytes: self.flying.iter().map(|flying| flying.buffers.bytes).sum() }
     }
 
     /// Tests all requests.
     fn test(&mut self, wakers: &mut Vec<Waker>) {
-        let (calls, mut at) = (&self.calls, 0);
+        let mut at = 0;
         while at < self.flying.len() {
+            if self.waits_for_earlier(at) {
+                at += 1;
+                continue;
+            }
+            let calls = &self.calls;
             match self.flying[at].advance(calls) {
                 Ok(Advance::None) => at += 1,
                 Ok(Advance::Step) => self.steps += 1,
