@@ -36,8 +36,6 @@ fn messages_of_any_length_go_back_and_forth() {
 
 #[test]
 fn receives_that_wait_together_get_the_messages_in_order() {
-    // Seen to fail when each pass tested all receives: the second one took a message that came after the first
-    // was tested.
     each_rank(2, "flows::receives_that_wait_together_get_the_messages_in_order", |world| {
         let exec = Executor::inline();
         let (world, rank) = (&world, world.rank());
