@@ -53,7 +53,8 @@ pub(super) async fn perform_alone(mut unstarted: Unstarted, op: Op) -> Result<Ma
     judged(&member, member.engine.health().watch(steps).await)
 }
 
-/// Checks that the world is whole before an operation is started: it could meet one that a failed run has left.
+/// Checks that the world is whole before an operation is started. The operation could meet one that a failed
+/// run has left.
 fn check_whole(member: &Member) -> Result<(), OpFault> {
     member.engine.health().fault().map_or(Ok(()), |fault| Err(fault.into()))
 }
