@@ -12,7 +12,7 @@ use super::perform::{Unstarted, perform_alone};
 use super::wire::Wire;
 use super::world::World;
 use crate::error::BoxError;
-use crate::graph::{Data, Made, Peer, Shared};
+use crate::graph::{Data, Exchange, Made, Peer, Shared};
 use crate::name::Name;
 use crate::scope::Operator;
 use crate::{Flow, Var};
@@ -112,6 +112,11 @@ impl Flow {
     }
 
     fn communicate<V: Data, R: Data>(&self, world: &World, name: Name, x: &Var<V>, spec: Spec, peer: Option<u32>) -> Var<R> {
+        let root = if let Exchange::Broadcast { root } = spec.communication.exchange { Some(root) } else { None };
+        if let Some(rank) = peer.or(root).filter(|rank| *rank >= world.size()) {
+            let fault = format!("names rank {rank}, but there are {} ranks, from 0 on", world.size());
+            return self.try_task(name, (), move || Err::<R, BoxError>(fault.into()));
+        }
         let (unstarted, spec) = (Unstarted::new(world.reserve(), name.clone()), Arc::new(spec));
         let peer = peer.map(|rank| Peering { rank, tag: FLOWS });
         self.future(name.clone(), x, move |x: Arc<V>| {

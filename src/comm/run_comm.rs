@@ -6,8 +6,9 @@ use std::sync::Arc;
 use super::agreement::Agreement;
 use super::turns::{Turn, Turns};
 use super::world::Entry;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::graph::RunContext;
+use crate::name::Name;
 use crate::ranks::Order;
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 
@@ -68,6 +69,13 @@ impl RunComm {
 }
 
 impl RunContext for RunComm {
+    fn fail(&self, node: &Name, error: &Error) {
+        // Communication behind the node will not start, and its turn would never come.
+        if self.order.leading.contains(node) {
+            self.close(|| format!("{error:#}"));
+        }
+    }
+
     fn end(&self, verdict: &Result<()>) {
         match verdict {
             Ok(()) => drop(lock(&self.entry).take()),

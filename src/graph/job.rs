@@ -30,6 +30,8 @@ pub(crate) type JobFuture = Pin<Box<dyn Future<Output = Result<Vec<Made>, BoxErr
 
 /// What the nodes of one run share beside its values. The plan makes one for each run.
 pub(crate) trait RunContext: Any + Send + Sync {
+    /// Gets the failure of a node, by its full name, while other nodes may still run.
+    fn fail(&self, node: &Name, error: &Error);
     /// Gets the verdict of the run, before the tasks that await it are woken.
     fn end(&self, verdict: &Result<()>);
 }

@@ -1,19 +1,21 @@
 //! The one order of communication that all ranks keep, from the plan. Also the facts by which ranks find out
 //! whether they have built the same graph.
 
-use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
+use std::collections::{HashMap, HashSet};
 use std::hash::{Hash, Hasher};
 
 use super::pairs::peer_of;
-use super::units::{communications, reads, units, values_of};
-use crate::graph::{Control, Graph, NodeId};
+use super::units::{communication_in, communications, inner, reads, units, values_of};
+use crate::graph::{Control, Graph, Links, NodeId};
 use crate::name::Name;
 
 /// The order of communication of one rank.
 pub(crate) struct Order {
     /// The place of each node that communicates, by its full name.
     pub(crate) places: HashMap<Name, Place>,
+    /// The full names of the nodes without which some communication does not start.
+    pub(crate) leading: HashSet<Name>,
     /// The number of units: the graph and its inner graphs.
     pub(crate) units: usize,
     /// The number of operations of a run. None if loops or branches have some.
@@ -34,7 +36,8 @@ pub(crate) enum Place {
 impl Order {
     pub(crate) fn new(graph: &Graph, rank: u32, size: u32) -> Self {
         let units = units(graph);
-        let mut order = Self { places: HashMap::new(), units: units.len(), total: None, nodes: Vec::new() };
+        let mut order =
+            Self { places: HashMap::new(), leading: leading(graph), units: units.len(), total: None, nodes: Vec::new() };
         let mut tag = 0;
         for (unit, number) in units.iter().zip(0..) {
             order.add_turns(unit, number);
@@ -104,4 +107,35 @@ impl Order {
         self.nodes.hash(&mut hasher);
         hasher.finish()
     }
+}
+
+/// Returns the nodes without which some communication does not start: those that lead to a node that
+/// communicates, or to a loop or branch that does, and all inner nodes of such a loop or branch.
+fn leading(graph: &Graph) -> HashSet<Name> {
+    let mut all = HashSet::new();
+    // Each graph with whether the failure of any of its nodes counts.
+    let mut open = vec![(graph, false)];
+    while let Some((unit, counts)) = open.pop() {
+        let mut leads = vec![counts; unit.shape().nodes().len()];
+        for control in unit.controls.iter().filter(|control| communication_in(unit, control).is_some()) {
+            leads[control.node.index()] = true;
+        }
+        let edges = Links::new(unit.shape());
+        for node in unit.shape().topological_order().into_iter().rev() {
+            let is_before = edges
+                .out
+                .of(node)
+                .iter()
+                .any(|behind| leads[behind.index()] || unit.shape().nodes()[behind.index()].communication.is_some());
+            leads[node.index()] |= is_before;
+        }
+        let names = unit.shape().ids().filter(|node| leads[node.index()]).map(|node| unit.full_name(node));
+        all.extend(names);
+        open.extend(
+            unit.controls
+                .iter()
+                .flat_map(|control| inner(unit, control).map(|inner| (inner, leads[control.node.index()])).collect::<Vec<_>>()),
+        );
+    }
+    all
 }

@@ -47,12 +47,13 @@ pub(super) fn peer_of(shape: &NodeShape) -> Option<(&crate::graph::Peer, bool)> 
     }
 }
 
-/// Checks that each send has its receive, of the same type, and each receive its send.
+/// Checks that each send has its receive, of the same type, and each receive its send; and that roots exist.
 ///
 /// # Errors
-/// Names the node without a partner, and both ranks.
+/// Names the node, and both ranks.
 pub(crate) fn check_pairs(graph: &Graph, size: u32) -> Result<()> {
     for unit in units(graph) {
+        check_roots(unit, size)?;
         for ((from, to), Ends { sends, receives }) in ends(unit, size)? {
             let paired = sends.len().min(receives.len());
             if let Some(&send) = sends.get(paired) {
@@ -86,6 +87,19 @@ pub(crate) fn check_pairs(graph: &Graph, size: u32) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Checks that broadcasts begin at ranks of the world.
+fn check_roots(unit: &Graph, size: u32) -> Result<()> {
+    let root_of = |shape: &NodeShape| match shape.communication.as_deref()?.exchange {
+        Exchange::Broadcast { root } => Some(root),
+        _ => None,
+    };
+    let found = communications(unit).find_map(|(node, shape)| Some((node, root_of(shape).filter(|root| *root >= size)?)));
+    found.map_or(Ok(()), |(node, root)| {
+        let fault = format!("has the root {root}, but there are {size} ranks, from 0 on");
+        Err(Kind::Body { node: unit.full_name(node), fault }.into())
+    })
 }
 
 fn counted(count: usize, what: &str) -> String {

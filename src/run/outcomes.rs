@@ -6,7 +6,7 @@ use crate::error::{BoxError, Error, Kind, Result, panic_message};
 use crate::graph::{NodeId, Role};
 use crate::name::Name;
 use crate::sync::{AtomicU32, Ordering, lock};
-use crate::value::Outcome;
+use crate::value::{Access, Outcome};
 
 /// The outcome of a node; 0 is none, or success.
 pub(super) mod outcome {
@@ -29,6 +29,7 @@ impl Item<'_> {
     /// Records a node's outcome. Its error, if it has one, is a cause of the item's failure.
     pub(super) fn set_outcome(self, node: NodeId, outcome: u32, error: Option<Error>) {
         if let Some(error) = error {
+            self.tell_context(node, &error);
             lock(&self.at.faults).push((Some(node), error));
         }
         let outcomes = self.at.outcomes.get_or_init(|| self.code().step_of.iter().map(|_| AtomicU32::new(0)).collect());
@@ -42,6 +43,15 @@ impl Item<'_> {
             if !self.at.has_failed.swap(true, Ordering::Relaxed) {
                 self.run.state.add_failure();
             }
+        }
+    }
+
+    /// Tells what the nodes of the run share of a failure. Other nodes may wait for what will not come.
+    fn tell_context(self, node: NodeId, error: &Error) {
+        if let Some(context) = &self.plan().context {
+            // SAFETY: the cell was written before the run began, and is only read until the run has ended.
+            let cells = unsafe { self.at.frame.cells(Access::Tagged) };
+            cells.get(context.slot).fail(&self.plan().name_of(node), error);
         }
     }
 

@@ -22,7 +22,7 @@ fn plan(world: &World) -> Plan {
 }
 
 /// Runs rounds until rank 1 ends as `end` says; checks the error of the others.
-fn others_end(name: &str, check: fn(&Launcher, u32, &str), end: impl Fn(), is_right: impl Fn(&str) -> bool) {
+fn others_end(name: &str, check: fn(&Launcher, u32, &str), end: impl Fn(World), is_right: impl Fn(&str) -> bool) {
     if !launch::is_rank() {
         return launch::all(name, 3, check);
     }
@@ -34,7 +34,8 @@ fn others_end(name: &str, check: fn(&Launcher, u32, &str), end: impl Fn(), is_ri
         block_on(run()).unwrap();
     }
     if world.rank() == 1 {
-        end();
+        drop((exec, plan));
+        end(world);
         return;
     }
     let begin = Instant::now();
@@ -68,7 +69,7 @@ fn a_rank_is_killed() {
     others_end(
         "failures::a_rank_is_killed",
         Launcher::survives_if_open_mpi,
-        || signal("-KILL"),
+        |_| signal("-KILL"),
         |error| error.contains("rank 1 has died"),
     );
 }
@@ -78,12 +79,24 @@ fn a_rank_is_stopped() {
     others_end(
         "failures::a_rank_is_stopped",
         Launcher::survives,
-        || signal("-STOP"),
+        |_| signal("-STOP"),
         |error| error.contains("rank 1 has not answered for"),
     );
 }
 
 #[test]
 fn a_rank_leaves() {
-    others_end("failures::a_rank_leaves", Launcher::survives, || {}, |error| error.contains("rank 1 has left the world"));
+    others_end("failures::a_rank_leaves", Launcher::survives, drop, |error| error.contains("rank 1 has left the world"));
+}
+
+#[test]
+fn a_rank_exits_and_keeps_its_world() {
+    // Seen to hang when only a drop of the world counted.
+    let end = |world: World| {
+        std::mem::forget(world);
+        std::process::exit(0);
+    };
+    others_end("failures::a_rank_exits_and_keeps_its_world", Launcher::survives, end, |error| {
+        error.contains("rank 1 has left the world")
+    });
 }

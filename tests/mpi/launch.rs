@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use anabranch::comm::World;
 
-/// Set for the processes that are ranks: a folder, in which each rank that ends well makes a file. The output of
-/// several processes may be mixed.
+/// Set for the processes that are ranks: a folder, in which each rank that ends well makes a file. The output
+/// of several processes may be mixed.
 const RANK: &str = "ANABRANCH_TEST_RANK";
 
 /// A launcher that is installed.

@@ -191,13 +191,17 @@ impl Thread<'_> {
 
     /// Takes a message from a rank. Rank 0 tells the others.
     fn take(&mut self, message: Message, from: u32) {
-        if self.control.rank == 0 && matches!(message, Message::Broken { .. } | Message::Left { .. }) {
+        if self.control.rank == 0 && matches!(message, Message::Broken { .. } | Message::Left { .. } | Message::Finished { .. }) {
             self.send(&message, Some(from));
         }
         match &message {
             Message::Broken { world, fault } => self.note_broken(*world, fault),
             Message::Left { world, rank } => self.control.worlds.note_left(*world, *rank),
-            Message::Finished { rank } => self.note_finished(*rank),
+            // Its worlds may be left without a word: in a static variable, or by `exit`.
+            Message::Finished { rank } => {
+                self.control.worlds.note_left(ALL, *rank);
+                self.note_finished(*rank);
+            }
             Message::AllFinished => self.control.note_at_end(|end| end.all_finished = true),
             Message::Hello { .. } | Message::Beat => {}
         }

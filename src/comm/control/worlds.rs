@@ -50,9 +50,9 @@ impl Worlds {
     }
 
     pub(super) fn note_left(&self, world: u32, rank: u32) {
-        if let Some(watched) = lock(&self.worlds).get_mut(&world) {
-            watched.left.get_or_insert((rank, Instant::now()));
-        }
+        let mut worlds = lock(&self.worlds);
+        let meant = worlds.iter_mut().filter(|(number, _)| world == ALL || **number == world);
+        meant.for_each(|(_, watched)| _ = watched.left.get_or_insert((rank, Instant::now())));
     }
 
     /// Returns the time between two beats.

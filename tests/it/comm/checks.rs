@@ -253,3 +253,11 @@ fn two_plans_in_different_orders_are_an_error() {
         assert!(format!("{error:#}").contains("the ranks disagree about collective 4"), "{error:#}");
     }
 }
+
+#[test]
+fn a_root_outside_of_the_world_is_an_error() {
+    insta::assert_snapshot!(mistake(2, |g, x| {
+        let first = g.broadcast("first", &x, 7);
+        g.output("first", &first);
+    }), @"node 'first' has the root 7, but there are 2 ranks, from 0 on");
+}

@@ -126,3 +126,35 @@ fn worlds_have_one_rank_and_more() {
     assert_eq!(worlds.iter().map(World::rank).collect::<Vec<_>>(), [0, 1, 2]);
     assert!(worlds.iter().all(|world| world.size() == 3));
 }
+
+#[test]
+fn a_failure_before_one_collective_ends_those_that_wait_for_their_turn() {
+    // Seen to hang when the world heard of a failure at the end of the run only: "second" waits for the turn of
+    // "first", which is skipped on one rank.
+    let errors = super::run_ranks(
+        2,
+        |rank| rank,
+        |g, x, _| {
+            let fails = g.try_task("fails", &x, |x: &u32| if *x == 1 { Err(BoxError::from("no value")) } else { Ok(*x) });
+            let first = g.all_reduce("first", &fails, Sum);
+            let second = g.all_reduce("second", &x, Sum);
+            g.task("both", (&first, &second), |first: &u32, second: &u32| first + second)
+        },
+    );
+    let errors: Vec<String> = errors.into_iter().map(|error| format!("{:#}", error.unwrap_err())).collect();
+    assert!(errors[0].contains("rank 1 has abandoned the run") && errors[0].contains("no value"), "{errors:#?}");
+    assert!(errors[1].contains("'fails' failed"), "{errors:#?}");
+}
+
+#[test]
+fn a_failure_that_no_communication_needs_breaks_nothing() {
+    let errors = super::run_ranks(
+        2,
+        |rank| rank,
+        |g, x, _| {
+            let sum = g.all_reduce("sum", &x, Sum);
+            g.try_task("fails", &sum, |_: &u32| Err::<u32, _>(BoxError::from("no value")))
+        },
+    );
+    assert!(errors.into_iter().all(|error| !error.unwrap_err().is_world_broken()));
+}

@@ -90,3 +90,13 @@ fn an_operation_that_cannot_start_breaks_the_world() {
     let text = format!("{:#}", errors[0]);
     assert!(text.contains("rank 1 has abandoned the run: 'sum' was not started"), "{text}");
 }
+
+#[test]
+fn a_rank_outside_of_the_world_is_an_error_of_the_operation() {
+    let errors = each_rank(2, |world| async move {
+        let exec = Executor::inline();
+        let flow = exec.flow(async |f: &Flow| Ok(*f.get(&f.recv_from::<u32>(&world, "receive", 5)).await?));
+        format!("{:#}", flow.await.unwrap_err())
+    });
+    assert!(errors.iter().all(|error| error.contains("names rank 5, but there are 2 ranks")), "{errors:?}");
+}
