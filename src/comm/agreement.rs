@@ -56,7 +56,7 @@ impl Agreement {
         let said = |rank: usize| String::from_utf8_lossy(&names[rank]).into_owned();
         let (first, mut second) = (said(0), said(rank));
         if first == second {
-            second = "a node of this name with another type, other reads, or another place".into();
+            second = "a node of this name with another type, other edges, or another place".into();
         }
         let place = format!("node {at} of the graph, counted from 0");
         let fault = WorldFault::Disagree { place, first: (0, first), second: (rank as u32, second) };

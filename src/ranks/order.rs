@@ -81,11 +81,13 @@ impl Order {
     }
 
     fn add_nodes(&mut self, unit: &Graph, size: u32) {
-        let reads = reads(unit);
+        let (reads, edges) = (reads(unit), Links::new(unit.shape()));
         for (node, shape) in unit.shape().ids().zip(unit.shape().nodes()) {
             let mut hasher = DefaultHasher::new();
             let name = unit.full_name(node);
             (size, &name, shape.backend, &reads[node.index()], shape.ranks).hash(&mut hasher);
+            // Edges without a value change the order, too.
+            edges.into.of(node).hash(&mut hasher);
             shape.communication.as_ref().map(|communication| communication.to_string()).hash(&mut hasher);
             if let Some(peer) = peer_of(shape) {
                 format!("{peer:?}").hash(&mut hasher);

@@ -261,3 +261,19 @@ fn a_root_outside_of_the_world_is_an_error() {
         g.output("first", &first);
     }), @"node 'first' has the root 7, but there are 2 ranks, from 0 on");
 }
+
+#[test]
+fn an_order_that_one_rank_adds_is_named() {
+    // Seen to fail when the comparison had the reads of nodes only: the all-reduces meet in another order.
+    let errors = errors(2, |g, x, rank| {
+        let sums = ["a", "b"].map(|name| g.all_reduce(name, &x, Sum));
+        if rank == 0 {
+            g.node(&sums[0]).after(&sums[1]);
+        }
+        sums.iter().zip(["a", "b"]).for_each(|(sum, name)| g.output(format!("{name} out"), sum));
+    });
+    for error in errors {
+        let text = format!("{error:#}");
+        assert!(text.contains("node 0 of the graph") && text.contains("a node of this name with another type"), "{text}");
+    }
+}

@@ -129,8 +129,8 @@ fn worlds_have_one_rank_and_more() {
 
 #[test]
 fn a_failure_before_one_collective_ends_those_that_wait_for_their_turn() {
-    // Seen to hang when the world heard of a failure at the end of the run only: "second" waits for the turn of
-    // "first", which is skipped on one rank.
+    // Seen to hang when the world heard of a failure at the end of the run only: "second" waits for the turn
+    // of "first", which is skipped on one rank.
     let errors = super::run_ranks(
         2,
         |rank| rank,
