@@ -59,9 +59,12 @@ fn lose_at_every_operation(warm: usize) {
                 }
             }
         }
-        let is_lost = |error: &Error| error.is_device_lost();
-        let after = block_on(run(&exec, &plan));
-        assert!(operation > 60 || after.as_ref().is_err_and(is_lost), "operation {operation}: {after:?}");
+        // The operation may be a free behind all that the runs wait for. Then a run on another stream can end
+        // before the device reaches it.
+        let is_lost = || block_on(run(&exec, &plan)).is_err_and(|error| error.is_device_lost());
+        if operation <= 60 {
+            crate::support::until(is_lost);
+        }
         drop(exec);
     }
     println!("the slowest pair of runs ended after {slowest:?}");
