@@ -1,6 +1,5 @@
 //! What each operation makes of the values of the ranks.
 
-use std::any::type_name;
 use std::sync::Arc;
 
 use bytemuck::Pod;
@@ -43,8 +42,12 @@ pub(super) fn reduce_scatter<T: Pod + Send + Sync, O: Operator<T>>(operator: O) 
 }
 
 pub(super) fn broadcast<V: Wire>(root: u32) -> Spec {
-    let spec = spec::<V>(Exchange::Broadcast { root }, move |_, all| made(copied::<V>(&all[root as usize])?));
-    Spec { made: Some(Form::of::<V>()), ..spec }
+    broadcast_of(Form::of::<V>(), root)
+}
+
+pub(super) fn broadcast_of(form: Form, root: u32) -> Spec {
+    let spec = spec_of(form, Exchange::Broadcast { root }, move |_, all| form.copied(&all[root as usize]));
+    Spec { made: Some(form), ..spec }
 }
 
 pub(super) fn all_to_all<T: Pod + Send + Sync>() -> Spec {
@@ -66,7 +69,11 @@ pub(super) fn barrier() -> Spec {
 }
 
 pub(super) fn send<V: Wire>(to: Peer) -> Spec {
-    let spec = spec::<V>(Exchange::SendTo { to }, |_, _| made(()));
+    send_of(Form::of::<V>(), to)
+}
+
+pub(super) fn send_of(form: Form, to: Peer) -> Spec {
+    let spec = spec_of(form, Exchange::SendTo { to }, |_, _| made(()));
     Spec { finish: |_| Box::new(()), ..spec }
 }
 
@@ -81,8 +88,12 @@ pub(super) fn receive<V: Wire>(from: Peer) -> Spec {
 
 /// A receive of a rank that has a peer.
 pub(super) fn receive_one<V: Wire>(from: Peer) -> Spec {
-    let spec = spec::<V>(Exchange::RecvFrom { from }, |_, all| made(copied::<V>(&all[0])?));
-    Spec { made: Some(Form::of::<V>()), ..spec }
+    receive_of(Form::of::<V>(), from)
+}
+
+pub(super) fn receive_of(form: Form, from: Peer) -> Spec {
+    let spec = spec_of(form, Exchange::RecvFrom { from }, move |_, all| form.copied(&all[0]));
+    Spec { made: Some(form), ..spec }
 }
 
 fn copied<V: Wire>(letter: &Shared) -> Result<V, BoxError> {
@@ -93,8 +104,16 @@ pub(super) fn spec<V: Wire>(
     exchange: Exchange,
     combine: impl Fn(Place, &[Shared]) -> Result<Made, BoxError> + Send + Sync + 'static,
 ) -> Spec {
-    let communication = Communication { exchange, of: type_name::<V>() };
-    let (form, combine) = (Form::of::<V>(), Box::new(combine));
+    spec_of(Form::of::<V>(), exchange, combine)
+}
+
+fn spec_of(
+    form: Form,
+    exchange: Exchange,
+    combine: impl Fn(Place, &[Shared]) -> Result<Made, BoxError> + Send + Sync + 'static,
+) -> Spec {
+    let communication = Communication { exchange, of: form.of };
+    let combine = Box::new(combine);
     let finish = |made: Option<Made>| made.expect("the transport makes a value");
     Spec { communication, form, made: None, element: 1, reduction: None, finish, combine }
 }

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use super::agreement::Agreement;
 use super::run_comm::RunComm;
+use super::transfers::Spread;
 use super::world::World;
 use crate::Plan;
 use crate::error::Result;
 use crate::graph::{Graph, SharedContext};
 use crate::plan::{Context, Policy};
 use crate::policy::Ranked;
-use crate::ranks::{Order, check_pairs, check_same, check_waits};
+use crate::ranks::{Order, check_pairs, check_places, check_same, check_waits};
 
 impl Graph {
     /// Compiles the graph for this rank of a world, with the default stream policy, [`Ranked`]. Every rank
@@ -35,15 +36,21 @@ impl Graph {
         if let Some(fault) = self.fault() {
             return Err(fault);
         }
-        let Some(slot) = self.context else { return self.compile_with(policy) };
-        let size = world.size();
-        check_same(self)?;
-        check_pairs(self, size)?;
-        check_waits(self, size)?;
-        let order = Arc::new(Order::new(self, world.rank(), size));
+        let place = world.place();
+        check_places(self, place.size)?;
+        let spread = Spread::new(self, place)?;
+        let whole = &spread.graph;
+        let Some(slot) = whole.context else { return self.compile_with(policy) };
+        check_same(whole)?;
+        check_pairs(whole, place.size)?;
+        check_waits(whole, place.size)?;
+        whole.check()?;
+        let order = Arc::new(Order::new(whole, place.rank, place.size));
         let agreement = Arc::new(Agreement::new(&order));
         let world = world.clone();
         let make = move || -> SharedContext { Arc::new(RunComm::new(world.reserve(), order.clone(), agreement.clone())) };
-        self.compiled(policy, false, Some(Context { slot, make: Arc::new(make) }))
+        let part = spread.part();
+        let elsewhere = Spread::elsewhere(self, &part);
+        part.compiled(policy, false, Some(Context { slot, make: Arc::new(make) }), elsewhere)
     }
 }

@@ -25,6 +25,7 @@ mod nodes;
 mod op;
 mod perform;
 mod run_comm;
+mod transfers;
 mod turns;
 mod wire;
 mod world;

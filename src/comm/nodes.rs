@@ -1,6 +1,5 @@
 //! The nodes of a graph that communicate: jobs, whose operation the context of a run carries out.
 
-use std::any::Any;
 use std::sync::Arc;
 
 use bytemuck::Pod;
@@ -8,10 +7,9 @@ use bytemuck::Pod;
 use super::combine;
 use super::elements::Elements;
 use super::op::Spec;
-use super::perform::perform;
-use super::run_comm::RunComm;
+use super::transfers::Carry;
 use super::wire::Wire;
-use crate::graph::{Data, Graph, Job, JobFuture, NewJob, Peer, Shared, SharedContext, Value};
+use crate::graph::{Data, Graph, NewJob, Peer, Value};
 use crate::name::Name;
 use crate::scope::Operator;
 
@@ -110,23 +108,7 @@ impl Graph {
         job.communicate(spec.communication.clone());
         let name = job.full_name();
         let value = job.make();
-        job.end(Box::new(CommJob { name, spec: Arc::new(spec) }));
+        job.end(Box::new(Carry { name, spec: Arc::new(spec), makes: true }));
         value
-    }
-}
-
-/// The body of a node that communicates.
-struct CommJob {
-    name: Name,
-    spec: Arc<Spec>,
-}
-
-impl Job for CommJob {
-    fn start(&self, given: Vec<Shared>, context: Option<SharedContext>) -> JobFuture {
-        let context: Arc<dyn Any + Send + Sync> = context.expect("a plan with communication has a context");
-        let run: Arc<RunComm> = context.downcast().expect("it is made by `compile_for`");
-        let given = given.into_iter().next().unwrap_or_else(combine::nothing);
-        let (name, spec) = (self.name.clone(), self.spec.clone());
-        Box::pin(async move { Ok(vec![perform(run, name, spec, given).await?]) })
     }
 }

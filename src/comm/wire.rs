@@ -1,9 +1,8 @@
 //! How values cross from rank to rank: as the bytes that they have in memory, or encoded.
 
-use std::any::type_name;
+use std::any::{TypeId, type_name};
 use std::borrow::Cow;
 use std::fmt;
-use std::marker::PhantomData;
 
 use bytemuck::Pod;
 
@@ -62,7 +61,7 @@ pub trait Wire: Data + Sized {
     /// Returns memory for a value of so many bytes, uninitialised or zero.
     #[doc(hidden)]
     fn landing(bytes: usize, _: Fill) -> Box<dyn Landing> {
-        Box::new(Encoded::<Self> { bytes: vec![0; bytes], of: PhantomData })
+        Box::new(Encoded { bytes: vec![0; bytes], decode: decoded::<Self> })
     }
 }
 
@@ -89,19 +88,23 @@ pub trait Landing: Send {
 }
 
 /// Bytes that are decoded once they are there.
-struct Encoded<T> {
+struct Encoded {
     bytes: Vec<u8>,
-    of: PhantomData<fn() -> T>,
+    decode: fn(&[u8]) -> Result<Made, BoxError>,
 }
 
-impl<T: Wire> Landing for Encoded<T> {
+impl Landing for Encoded {
     fn memory(&mut self) -> (*mut u8, usize) {
         (self.bytes.as_mut_ptr(), self.bytes.len())
     }
 
     unsafe fn value(self: Box<Self>) -> Result<Made, BoxError> {
-        Ok(Box::new(T::from_wire(&self.bytes)?))
+        (self.decode)(&self.bytes)
     }
+}
+
+fn decoded<T: Wire>(bytes: &[u8]) -> Result<Made, BoxError> {
+    Ok(Box::new(T::from_wire(bytes)?))
 }
 
 /// Elements that are received where they stay, in memory that nothing has written before.
@@ -139,7 +142,7 @@ impl<T: Pod + Send + Sync> Wire for Vec<T> {
                 let memory = if fill == Fill::Zero { bytemuck::zeroed_vec(count) } else { Vec::with_capacity(count) };
                 Box::new(Elements::<T> { memory, count })
             }
-            Err(_) => Box::new(Encoded::<Self> { bytes: vec![0; bytes], of: PhantomData }),
+            Err(_) => Box::new(Encoded { bytes: vec![0; bytes], decode: decoded::<Self> }),
         }
     }
 }
@@ -239,9 +242,31 @@ impl Form {
             of: type_name::<T>(),
             bytes: T::BYTES,
             encode: |value| value.downcast_ref::<T>().expect("the form is that of the value's type").to_wire(),
-            decode: |bytes| Ok(Box::new(T::from_wire(bytes)?)),
+            decode: decoded::<T>,
             landing: T::landing,
         }
+    }
+
+    /// Returns a copy of a value.
+    pub(crate) fn copied(&self, value: &Shared) -> Result<Made, BoxError> {
+        (self.decode)(&(self.encode)(value))
+    }
+
+    /// Returns how values of a type cross that is known to this library.
+    pub(crate) fn of_known(id: TypeId) -> Option<Self> {
+        macro_rules! find {
+            ($($known:ty),*) => {
+                [$((TypeId::of::<$known>(), Form::of::<$known> as fn() -> Form), (TypeId::of::<Vec<$known>>(), Form::of::<Vec<$known>>)),*]
+            };
+        }
+        let numbers = find!(u8, i8, u16, i16, u32, i32, u64, i64, u128, i128, usize, isize, f32, f64);
+        let others: [(TypeId, fn() -> Form); 3] = [
+            (TypeId::of::<()>(), Form::of::<()>),
+            (TypeId::of::<bool>(), Form::of::<bool>),
+            (TypeId::of::<String>(), Form::of::<String>),
+        ];
+        let form = numbers.into_iter().chain(others).find(|(known, _)| *known == id)?.1;
+        Some(form())
     }
 }
 

@@ -444,4 +444,8 @@ pub(crate) enum Kind {
     Spent,
     #[error("output '{name}' was already taken: keep the value of the first take")]
     OutputTaken { name: String },
+    #[error(
+        "output '{name}' is made on rank {rank}, where the run returns it: take it there, or let a node without a rank make it"
+    )]
+    OutputElsewhere { name: Name, rank: u32 },
 }

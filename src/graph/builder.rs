@@ -1,7 +1,8 @@
 //! A graph that is being built. The methods that add to it never fail: the graph keeps the first mistake, and
 //! `compile` returns it.
 
-use std::any::TypeId;
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -60,8 +61,10 @@ pub struct Graph {
     pub(super) unfinished: Option<Unfinished>,
     /// The nodes that read values of the graphs around this graph, each with the offset of the value's cell.
     pub(crate) captures: Vec<(NodeId, u32)>,
+    /// The nodes of a part of a graph whose values no node of the part reads.
+    pub(super) unread: Vec<NodeId>,
     /// The values that loops and branches keep, each with the node that keeps it.
-    pub(super) kept: Vec<(NodeId, u32)>,
+    pub(crate) kept: Vec<(NodeId, u32)>,
     /// The states and feedbacks, in the graph of a pipeline.
     pub(crate) between: Vec<Between>,
     /// The order between nodes of different items, in the graph of a pipeline.
@@ -72,6 +75,8 @@ pub struct Graph {
     pub(super) chain: Chain,
     /// The cell of the context of a run, if a node reads it. All graphs around have the same.
     pub(crate) context: Option<Slot<SharedContext>>,
+    /// How values cross from rank to rank, by their types. For the room that carries them.
+    pub(crate) wires: HashMap<TypeId, Arc<dyn Any + Send + Sync>>,
 }
 
 /// The values of a node, and how its body is called.
@@ -114,10 +119,12 @@ impl Graph {
             captures: Vec::new(),
             chain: Chain::default(),
             context: None,
+            unread: Vec::new(),
             kept: Vec::new(),
             between: Vec::new(),
             item_edges: Vec::new(),
             details: Vec::new(),
+            wires: HashMap::new(),
         }
     }
 
@@ -247,7 +254,35 @@ impl Graph {
         self.shape = shape;
     }
 
-    pub(super) fn shape_mut(&mut self) -> &mut Shape {
+    /// Returns a copy of a complete graph. Nodes can be added to it.
+    pub(crate) fn copy(&self) -> Self {
+        Self {
+            token: self.token.clone(),
+            shape: self.shape.clone(),
+            layout: self.layout,
+            bodies: self.bodies.clone(),
+            works: self.works.clone(),
+            values: self.values.clone(),
+            inputs: self.inputs.clone(),
+            outputs: self.outputs.clone(),
+            mistake: self.mistake.clone(),
+            controls: self.controls.clone(),
+            inner: self.inner.clone(),
+            around: None,
+            unfinished: self.unfinished,
+            captures: self.captures.clone(),
+            unread: self.unread.clone(),
+            kept: self.kept.clone(),
+            between: self.between.clone(),
+            item_edges: self.item_edges.clone(),
+            details: self.details.clone(),
+            chain: Chain::default(),
+            context: self.context,
+            wires: self.wires.clone(),
+        }
+    }
+
+    pub(crate) fn shape_mut(&mut self) -> &mut Shape {
         Arc::make_mut(&mut self.shape)
     }
 

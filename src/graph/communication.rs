@@ -25,6 +25,20 @@ pub enum Ranks {
     Same,
     /// On all ranks, each of which makes a value of its own.
     Each,
+    /// On one rank only.
+    One(u32),
+}
+
+impl Ranks {
+    /// Returns whether a node with these ranks runs on `rank`. A node without any set runs on all.
+    pub(crate) fn has(ranks: Option<Self>, rank: u32) -> bool {
+        Self::one(ranks).is_none_or(|one| one == rank)
+    }
+
+    /// Returns the rank, if it is one.
+    pub(crate) fn one(ranks: Option<Self>) -> Option<u32> {
+        if let Some(Self::One(rank)) = ranks { Some(rank) } else { None }
+    }
 }
 
 /// What a node of communication does: the exchange, and the type of the value that it exchanges.
@@ -92,8 +106,13 @@ pub struct Peer(Peers);
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 enum Peers {
     One(u32),
-    Shift { by: i64, wraps: bool },
+    Shift {
+        by: i64,
+        wraps: bool,
+    },
     Table(Arc<[Option<u32>]>),
+    /// This rank, for all others.
+    Beyond(u32),
 }
 
 impl Peer {
@@ -127,6 +146,11 @@ impl Peer {
         Self(Peers::Table(peers.into()))
     }
 
+    /// The rank `root`, for all other ranks.
+    pub(crate) fn beyond(root: u32) -> Self {
+        Self(Peers::Beyond(root))
+    }
+
     /// Returns the peer of `rank` among `size` ranks. None if it has none. The peer may be no rank of the
     /// world, if a table or [`Peer::rank`] says so.
     pub fn of(&self, rank: u32, size: u32) -> Option<u32> {
@@ -138,6 +162,7 @@ impl Peer {
                 u32::try_from(at).ok().filter(|_| at < size)
             }
             Peers::Table(peers) => *peers.get(rank as usize)?,
+            Peers::Beyond(root) => (*root != rank).then_some(*root),
         }
     }
 }
@@ -189,7 +214,7 @@ impl fmt::Display for Exchange {
 impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Peers::One(rank) => write!(f, "rank {rank}"),
+            Peers::One(rank) | Peers::Beyond(rank) => write!(f, "rank {rank}"),
             Peers::Shift { by, wraps: false } => write!(f, "rank {by:+}"),
             Peers::Shift { by, wraps: true } => write!(f, "rank {by:+} in the ring"),
             Peers::Table(_) => f.write_str("a table of ranks"),
@@ -202,6 +227,7 @@ impl fmt::Display for Ranks {
         match self {
             Self::Same => f.write_str("all ranks, one value"),
             Self::Each => f.write_str("all ranks, a value each"),
+            Self::One(rank) => write!(f, "rank {rank}"),
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::name::Name;
 use crate::value::Cells;
 
 /// A loop or a branch of a graph.
+#[derive(Clone)]
 pub(crate) struct ControlNode {
     pub(crate) node: NodeId,
     pub(crate) states: Vec<State>,

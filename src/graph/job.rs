@@ -12,9 +12,9 @@ use super::Backend;
 use super::NodeId;
 use super::body::Body;
 use super::builder::{Graph, NodeWork};
-use super::communication::Communication;
+use super::communication::{Communication, Ranks};
 use super::handle::Value;
-use super::values::{Maker, Transfer, Type, Use};
+use super::values::{Maker, Transfer, Type, Use, ValueInfo};
 use crate::device::StreamMut;
 use crate::error::{BoxError, Error, Result};
 use crate::name::Name;
@@ -85,6 +85,44 @@ impl NewJob<'_> {
         self.context = Some(*context.get_or_insert_with(|| layout.slot()));
     }
 
+    /// Makes the job a transfer, which is a node of communication that no loop or branch needs an order with.
+    pub(crate) fn transfer(&mut self, communication: Communication, ranks: Ranks) {
+        let Graph { context, layout, shape, .. } = &mut *self.graph;
+        let node = &mut Arc::make_mut(shape).nodes_mut()[self.node.index()];
+        (node.communication, node.ranks) = (Some(Arc::new(communication)), Some(ranks));
+        self.context = Some(*context.get_or_insert_with(|| layout.slot()));
+    }
+
+    /// Adds a read of a value of this graph, by its number. If `is_here` is false, the graph shows the read,
+    /// and the job does not get the value.
+    pub(crate) fn read_number(&mut self, value: u32, is_here: bool) {
+        let offset = self.graph.read_own(value, self.node, Use::Await);
+        if is_here {
+            self.reads.push((offset, self.graph.values[value as usize].of.transfer));
+        }
+    }
+
+    /// Makes a value again, on a rank where its node does not run: of the same type, in the same cell. If
+    /// `is_here` is false, the graph shows the value, and the job does not make it.
+    pub(crate) fn make_again(&mut self, value: u32, taker: Option<NodeId>, is_here: bool) {
+        let ValueInfo { of, offset, .. } = self.graph.values[value as usize];
+        let again = self.graph.value_of_type(of, offset, Maker::Node(self.node));
+        let again = &mut self.graph.values[again as usize];
+        (again.is_read, again.taker) = (true, taker);
+        if is_here {
+            self.outs.push((offset, of.transfer));
+        }
+    }
+
+    /// Adds an order edge from another node.
+    pub(crate) fn after(&mut self, before: NodeId) {
+        self.graph.shape_mut().order(before, self.node);
+    }
+
+    pub(crate) fn node(&self) -> NodeId {
+        self.node
+    }
+
     /// Returns the path of the node from the outermost graph on.
     pub(crate) fn full_name(&self) -> Name {
         self.graph.full_name(self.node)
@@ -116,7 +154,7 @@ impl NewJob<'_> {
 
     fn add(self, job: Box<dyn Job>) {
         let Self { graph, reads, context, first, outs, .. } = self;
-        let (values, future) = (outs.len() as u32, graph.layout.slot::<JobFuture>());
+        let (values, future) = (graph.values.len() as u32 - first, graph.layout.slot::<JobFuture>());
         graph.bodies.push(JobBody { job, reads, context, outs, future }, |body| body);
         graph.works.push(NodeWork { value: first, values, is_async: true, is_control: false });
     }
@@ -124,12 +162,13 @@ impl NewJob<'_> {
 
 impl Graph {
     /// Returns the cells of values that no node releases. A node is not released if one of its values leaves
-    /// the graph, and a job may have other values beside that one.
+    /// the graph, and a job may have other values beside that one; or if no node reads its values.
     pub(crate) fn left_behind(&self) -> Vec<(u32, &'static Transfer)> {
         let outputs = self.shape().outputs();
         let is_output = |node: NodeId| outputs.iter().any(|&(output, _)| output == node);
         let jobs = (0..).map(NodeId).zip(&self.works).filter(|(_, work)| work.values > 1 && !work.is_control);
-        let values = jobs.filter(|&(node, _)| is_output(node)).flat_map(|(node, work)| {
+        let unread = self.unread.iter().map(|&node| (node, &self.works[node.index()]));
+        let values = jobs.filter(|&(node, _)| is_output(node)).chain(unread).flat_map(|(node, work)| {
             let others = (0..work.values).filter(move |&value| !outputs.contains(&(node, value)));
             others.map(|value| &self.values[(work.value + value) as usize])
         });

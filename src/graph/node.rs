@@ -161,6 +161,20 @@ impl NodeMut<'_> {
         self.with(|shape| shape.ranks = Some(Ranks::Same))
     }
 
+    /// Says that the node runs on one rank only, in a plan for several ranks. Where another rank reads its
+    /// value, [`Graph::compile_for`] adds a transfer. Nodes without a rank run on all ranks.
+    ///
+    /// An output that such a node makes leaves the run on that rank only.
+    pub fn rank(self, rank: u32) -> Self {
+        self.with(|shape| shape.ranks = Some(Ranks::One(rank)))
+    }
+
+    /// Sets the expected size of the node's value, in bytes, for plans over several ranks. Without it, the
+    /// size of its type counts, which is that of a `Vec` without its elements.
+    pub fn bytes(self, bytes: u64) -> Self {
+        self.with(|shape| shape.bytes = Some(bytes))
+    }
+
     /// Says that each rank makes a value of its own, in a plan for several ranks: the body has something of
     /// its rank, beside the values that it reads.
     pub fn per_rank(self) -> Self {

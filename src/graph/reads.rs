@@ -6,8 +6,9 @@ use super::between::ItemEdge;
 use super::builder::Graph;
 use super::handle::Value;
 use super::values::{Maker, Sharer, Type, Use, ValueInfo};
-use super::{Edge, EdgeKind, NodeId};
+use super::{Edge, EdgeKind, NodeId, Ranks};
 use crate::error::{Kind, PortKind};
+use crate::name::Name;
 use crate::value::Slot;
 
 impl Graph {
@@ -98,6 +99,26 @@ impl Graph {
     pub(crate) fn value_of(&self, edge: &Edge) -> u32 {
         let output = if let EdgeKind::Data { output, .. } = edge.kind { output } else { 0 };
         self.works[edge.source.index()].value + output
+    }
+
+    /// Returns the type of a value of a node.
+    pub(crate) fn type_of(&self, node: NodeId, output: u32) -> Type {
+        self.values[(self.works[node.index()].value + output) as usize].of
+    }
+
+    /// Leaves a value of `rank` to the readers there: a node of another rank takes what arrives.
+    pub(crate) fn leave_to(&mut self, node: NodeId, output: u32, rank: u32) {
+        let value = &mut self.values[(self.works[node.index()].value + output) as usize];
+        let nodes = self.shape.nodes();
+        value.taker = value.taker.filter(|taker| Ranks::has(nodes[taker.index()].ranks, rank));
+    }
+
+    /// Returns the outputs that nodes make, each with its node.
+    pub(crate) fn outputs_by_node(&self) -> impl Iterator<Item = (&Name, NodeId)> {
+        self.outputs.iter().filter_map(|port| match self.values[port.value as usize].maker {
+            Maker::Node(node) => Some((&port.name, node)),
+            Maker::Input(_) => None,
+        })
     }
 
     pub(super) fn order_after<T: 'static>(&mut self, earlier: &Value<T>, later: NodeId) {

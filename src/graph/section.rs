@@ -146,19 +146,37 @@ impl Graph {
             return Err(Kind::IsInner.into());
         }
         let is_in = self.shape.between(from, to)?;
-        let (shape, new) = self.shape.cut(&is_in);
+        Ok(self.cut(&is_in, |cut| cut.take_outputs(to)))
+    }
+
+    /// Returns the graph of these nodes, with the outputs that they make and those that are inputs. The nodes
+    /// read no values of other nodes.
+    pub(crate) fn part(&self, is_in: &[bool]) -> Graph {
+        let mut part = self.cut(is_in, |cut| {
+            cut.take_outputs(&[]);
+            cut.take_passed();
+        });
+        let mut is_read = vec![false; part.works.len()];
+        part.shape.edges().iter().filter(|edge| edge.is_data()).for_each(|edge| is_read[edge.source.index()] = true);
+        part.shape.outputs().iter().for_each(|(node, _)| is_read[node.index()] = true);
+        part.unread = part.shape.ids().filter(|node| !is_read[node.index()]).collect();
+        part
+    }
+
+    fn cut(&self, is_in: &[bool], take_outputs: impl FnOnce(&mut Cut<'_>)) -> Graph {
+        let (shape, new) = self.shape.cut(is_in);
         let old: Vec<NodeId> = self.shape.ids().filter(|node| is_in[node.index()]).collect();
-        let inner = self.inner.clone();
-        let mut section = Graph { layout: self.layout, shape: Arc::new(shape), inner, ..Graph::new() };
+        let (layout, context, inner) = (self.layout, self.context, self.inner.clone());
+        let mut section = Graph { layout, context, shape: Arc::new(shape), inner, ..Graph::new() };
         section.bodies = self.bodies.pick(old.iter().map(|node| node.index()));
         let mut cut = Cut { graph: self, section: &mut section, new: &new, values: HashMap::new() };
         old.iter().for_each(|&node| cut.take_node(node));
         cut.take_reads();
         cut.take_controls();
-        cut.take_outputs(to);
+        take_outputs(&mut cut);
         let names = section.shape.ids_by_name();
         section.details = self.details.iter().filter(|(name, _)| names.contains_key(&**name)).cloned().collect();
-        Ok(section)
+        section
     }
 }
 
@@ -262,6 +280,16 @@ impl Cut<'_> {
             for value in work.value..work.value + work.values {
                 self.take_output_of(value, numbered(&name.to_owned().into(), value - work.value), &mut names);
             }
+        }
+    }
+
+    /// Keeps the outputs that are inputs.
+    fn take_passed(&mut self) {
+        let graph = self.graph;
+        let is_input = |port: &&OutputPort| matches!(graph.values[port.value as usize].maker, Maker::Input(_));
+        for port in graph.outputs.iter().filter(is_input) {
+            let value = self.value(port.value);
+            self.add_output(port.name.clone(), value, false);
         }
     }
 

@@ -204,6 +204,8 @@ pub struct NodeShape {
     pub phase: Option<u32>,
     /// Its inner graphs, if it is a loop or a branch.
     pub control: Option<Arc<Control>>,
+    /// The expected size of its value in bytes, if it is set. Graphs in JSON have none.
+    pub bytes: Option<u64>,
     /// The ranks on which it runs, if they are set. Graphs in JSON have none.
     pub ranks: Option<Ranks>,
     /// What it exchanges between ranks, if it does.
@@ -294,6 +296,7 @@ impl Shape {
             cost_us: 1.0,
             phase: None,
             control: None,
+            bytes: None,
             ranks: None,
             communication: None,
         })
@@ -388,6 +391,10 @@ impl Shape {
     /// Returns the edges, in the order in which they were added.
     pub fn edges(&self) -> &[Edge] {
         &self.edges
+    }
+
+    pub(crate) fn edges_mut(&mut self) -> &mut Vec<Edge> {
+        &mut self.edges
     }
 
     /// Returns the edges and the reads of states, in the order in which they were added.

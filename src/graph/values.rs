@@ -8,6 +8,7 @@ use super::shape::NodeId;
 use crate::name::Name;
 use crate::value::{Cells, Layout, Slot, id_of};
 
+#[derive(Clone)]
 pub(crate) struct ValueInfo {
     pub(crate) of: Type,
     pub(crate) offset: u32,

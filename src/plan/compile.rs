@@ -7,21 +7,17 @@ use std::sync::{Arc, OnceLock};
 
 use super::code::Code;
 use super::fabric::{Fabric, Facts};
-use super::nest::within;
 use super::spare::Spare;
 use super::{InnerSchedule, Policy, Ranked, Schedule};
 use crate::device::host::Cost;
-use crate::error::{Error, Kind, Result};
-use crate::graph::{
-    Body, Detail, Graph, InputPort, Kept, Maker, NodeId, NodeWork, OutputPort, Shape, SharedContext, check, explain_cycle,
-    unknown_node,
-};
+use crate::error::{Kind, Result};
+use crate::graph::{Body, Detail, Graph, InputPort, Maker, NodeId, NodeWork, OutputPort, Shape, SharedContext, unknown_node};
 use crate::name::Name;
 use crate::value::{Access, Layout, Slot};
 
 /// The most bytes that the values of one run may take in place. The memory behind a `Vec` or a `Box` does not
 /// count.
-const FRAME_BYTES_MAX: usize = 1 << 31;
+pub(super) const FRAME_BYTES_MAX: usize = 1 << 31;
 
 /// A graph compiled by a stream policy: one program for each stream. It is immutable and cheap to clone. Any
 /// number of runs can use it at the same time. It keeps the memory of up to 16 finished runs for later runs,
@@ -71,6 +67,8 @@ pub(crate) struct Ports {
     pub(crate) outputs: Vec<OutputPort>,
     /// What the nodes of a run share, if the plan is one over ranks.
     pub(crate) context: Option<Context>,
+    /// What other ranks have, if the plan is that of one rank.
+    pub(crate) elsewhere: Elsewhere,
     /// Facts about jobs, by the full names of their nodes.
     details: Arc<[(Name, Arc<dyn Detail>)]>,
     /// Whether this is the plan of a pipeline, which runs over items only.
@@ -90,6 +88,15 @@ impl Deref for PlanInner {
 pub(crate) struct Context {
     pub(crate) slot: Slot<SharedContext>,
     pub(crate) make: Arc<dyn Fn() -> SharedContext + Send + Sync>,
+}
+
+/// What goes into the runs of other ranks, and comes out there.
+#[derive(Clone, Default)]
+pub(crate) struct Elsewhere {
+    /// Inputs that no node of this rank reads. Runs accept them.
+    pub(crate) inputs: Vec<Name>,
+    /// Outputs, each with its rank.
+    pub(crate) outputs: Vec<(Name, u32)>,
 }
 
 /// An input, with the facts about its value.
@@ -144,7 +151,7 @@ impl Graph {
         if let Some(node) = self.communicates() {
             return Err(Kind::NeedsWorld { node }.into());
         }
-        self.compiled(policy, false, None)
+        self.compiled(policy, false, None, Elsewhere::default())
     }
 
     /// Compiles the graph of a pipeline in one phase.
@@ -152,35 +159,19 @@ impl Graph {
         if let Some(node) = self.communicates() {
             return Err(Kind::NotInPipeline { node }.into());
         }
-        self.compiled(policy, true, None)
+        self.compiled(policy, true, None, Elsewhere::default())
     }
 
     /// Compiles the graph. `context` is what the nodes of each run share, if they communicate.
-    pub(crate) fn compiled(&self, policy: &dyn Policy, is_pipelined: bool, context: Option<Context>) -> Result<Plan> {
-        if let Some(fault) = self.fault() {
-            return Err(fault);
-        }
-        if self.is_inner() {
-            return Err(Kind::IsInner.into());
-        }
-        if self.layout.size() > FRAME_BYTES_MAX {
-            let what = "the size in bytes of one run's values".into();
-            return Err(Kind::Limit { what, got: self.layout.size(), limit: FRAME_BYTES_MAX }.into());
-        }
+    pub(crate) fn compiled(
+        &self,
+        policy: &dyn Policy,
+        is_pipelined: bool,
+        context: Option<Context>,
+        elsewhere: Elsewhere,
+    ) -> Result<Plan> {
         let nested = self.nested();
-        let shape = self.compiled_shape();
-        let shapes: Vec<_> = nested.iter().map(|inner| inner.map(|graph| graph.compiled_shape())).collect();
-        let fault = |at: Option<usize>, fault: Error| match at {
-            None => fault,
-            Some(at) => within(&shape, &shapes, at, fault),
-        };
-        let graphs =
-            std::iter::once((self, &shape)).chain(nested.iter().zip(&shapes).map(|(each, shape)| (each.graph, &shape.graph)));
-        for (at, (graph, shape)) in graphs.enumerate() {
-            let checked = check(shape).map_err(|error| graph.explain_cycle(error)).and_then(|()| graph.check_read());
-            checked.map_err(|error| fault(at.checked_sub(1), error))?;
-            graph.check_taken()?;
-        }
+        let (shape, shapes) = self.checked(&nested)?;
         let fabric = Arc::new(Fabric::new(self, &nested)?);
         let schedule = Schedule::with_inner(shape.clone(), shapes, policy, None)?;
         let inputs = self.inputs.iter().map(|port| {
@@ -189,76 +180,11 @@ impl Graph {
         });
         let details = std::iter::once(self).chain(nested.iter().map(|each| each.graph)).flat_map(|graph| graph.details.clone());
         let (layout, inputs, outputs, details) = (self.layout, inputs.collect(), self.outputs.clone(), details.collect());
-        PlanInner::lowered(schedule, fabric, Ports { layout, inputs, outputs, context, details, is_pipelined })
-    }
-
-    /// Returns the first node that communicates between ranks, in this graph or an inner one.
-    fn communicates(&self) -> Option<Name> {
-        // Only a graph with communication has a context.
-        self.context?;
-        let nested = self.nested();
-        std::iter::once(self).chain(nested.iter().map(|each| each.graph)).find_map(|graph| {
-            let node = graph.shape().ids().find(|node| graph.shape().nodes()[node.index()].communication.is_some());
-            node.map(|node| graph.full_name(node))
-        })
-    }
-
-    /// Checks that every value has a reader, which needs the complete graph.
-    fn check_read(&self) -> Result<()> {
-        for (value, number) in self.values.iter().zip(0..).filter(|(value, _)| !value.is_read) {
-            // The graph around adds its path to the error of an inner graph.
-            match value.maker {
-                Maker::Node(node) if !self.is_last_unread(number, node) => {}
-                Maker::Node(node) => return Err(Kind::UnusedNode { node: self.shape().name_of(node).clone() }.into()),
-                Maker::Input(input) => {
-                    let (kind, name) = (self.input_kind(input), self.inputs[input as usize].name.clone());
-                    return Err(Kind::UnusedInput { kind, name }.into());
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Checks that no node takes a shared value.
-    fn check_taken(&self) -> Result<()> {
-        for value in &self.values {
-            if let (Some(taker), Some(kept)) = (value.taker, value.kept) {
-                let (value, taker, why) = (self.maker_name(value.maker), self.full_name(taker), kept.why().into());
-                return Err(Kind::TakenState { value, taker, why }.into());
-            }
-            if let (Some(Kept::Result), Some(sharer)) = (value.kept, value.sharer) {
-                let (value, sharer) = (self.maker_name(value.maker), self.sharer_name(sharer));
-                let why = format!("{sharer} shares it as an Arc");
-                return Err(Kind::SharedResult { value, why }.into());
-            }
-            if let (Some(taker), Some(sharer)) = (value.taker, value.sharer) {
-                let (value, taker) = (self.maker_name(value.maker), self.full_name(taker));
-                return Err(Kind::TakenShared { value, taker, sharer: self.sharer_name(sharer) }.into());
-            }
-        }
-        Ok(())
-    }
-
-    /// Explains a cycle that exists only because one node takes a value that another reads.
-    fn explain_cycle(&self, error: Error) -> Error {
-        let value = |value: u32| match self.values[value as usize].maker {
-            Maker::Node(node) => format!("'{}'", self.shape().name_of(node)),
-            maker => self.maker_name(maker),
-        };
-        let takes = self.take_orders().into_iter().map(|(reader, taker, taken)| (reader, taker, value(taken)));
-        explain_cycle(error, self.shape(), takes)
-    }
-
-    /// Returns whether a value is the last one of its loop or branch, and none of the values of that node is
-    /// read. If one of them is read, the others may be unread.
-    fn is_last_unread(&self, value: u32, node: NodeId) -> bool {
-        let work = self.works[node.index()];
-        let values = &self.values[work.value as usize..(work.value + work.values) as usize];
-        value + 1 == work.value + work.values && values.iter().all(|value| !value.is_read)
+        PlanInner::lowered(schedule, fabric, Ports { layout, inputs, outputs, context, elsewhere, details, is_pipelined })
     }
 
     /// Returns the shape with the order-only edges that make each taker the last reader.
-    fn compiled_shape(&self) -> Arc<Shape> {
+    pub(super) fn compiled_shape(&self) -> Arc<Shape> {
         let orders = self.take_orders();
         if orders.is_empty() {
             return self.shared_shape().clone();

@@ -20,6 +20,7 @@ mod ancestors;
 mod arrivals;
 mod causes;
 mod chains;
+mod checks;
 pub(crate) mod code;
 mod compile;
 mod critical_path;
@@ -69,7 +70,7 @@ mod waits;
 
 pub use crate::draw::TimeUnit;
 pub use compile::Plan;
-pub(crate) use compile::{Context, PlanInner};
+pub(crate) use compile::{Context, Elsewhere, PlanInner};
 pub(crate) use critical_path::CriticalPath;
 pub(crate) use online::Placement;
 pub(crate) use online::{Need, Placed, Placer, Stamp};

@@ -10,10 +10,12 @@
 mod order;
 mod pairs;
 mod same;
+mod split;
 mod units;
 mod waits;
 
 pub(crate) use order::{Order, Place};
 pub(crate) use pairs::check_pairs;
 pub(crate) use same::check_same;
+pub(crate) use split::{Reach, Transfer, Transfers, check_places, has_inner_communication};
 pub(crate) use waits::check_waits;

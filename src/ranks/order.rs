@@ -7,7 +7,7 @@ use std::hash::{Hash, Hasher};
 
 use super::pairs::peer_of;
 use super::units::{communication_in, communications, inner, reads, units, values_of};
-use crate::graph::{Control, Graph, Links, NodeId};
+use crate::graph::{Control, Graph, Links, NodeId, Ranks};
 use crate::name::Name;
 
 /// The order of communication of one rank.
@@ -70,6 +70,9 @@ impl Order {
         for (node, shape) in communications(unit) {
             let Some((peer, sends)) = peer_of(shape) else { continue };
             nodes += 1;
+            if !Ranks::has(shape.ranks, rank) {
+                continue;
+            }
             let message = peer.of(rank, size).map(|peer| {
                 let count = counts.entry((peer, sends)).or_default();
                 *count += 1;

@@ -2,10 +2,11 @@
 //! from that rank, in the order in which the nodes were added. Loops and branches have pairs of their own.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use super::units::{communications, units};
 use crate::error::{Kind, Result};
-use crate::graph::{Exchange, Graph, NodeId, NodeShape};
+use crate::graph::{Exchange, Graph, NodeId, NodeShape, Ranks};
 
 /// The ends of messages from one rank to another.
 #[derive(Default)]
@@ -22,7 +23,7 @@ pub(super) fn ends(unit: &Graph, size: u32) -> Result<BTreeMap<(u32, u32), Ends>
     let mut all: BTreeMap<(u32, u32), Ends> = BTreeMap::new();
     for (node, shape) in communications(unit) {
         let Some((peer, sends)) = peer_of(shape) else { continue };
-        for rank in 0..size {
+        for rank in ranks_of(shape, size) {
             let Some(peer) = peer.of(rank, size) else { continue };
             if peer >= size {
                 let fault = format!("has the peer {peer} on rank {rank}, but there are {size} ranks, from 0 on");
@@ -36,6 +37,11 @@ pub(super) fn ends(unit: &Graph, size: u32) -> Result<BTreeMap<(u32, u32), Ends>
         }
     }
     Ok(all)
+}
+
+/// Returns the ranks on which a node runs.
+pub(super) fn ranks_of(shape: &NodeShape, size: u32) -> Range<u32> {
+    Ranks::one(shape.ranks).map_or(0..size, |rank| rank..rank + 1)
 }
 
 /// Returns the peer of a send or a receive, and whether it is a send.

@@ -81,7 +81,8 @@ fn spread(unit: &Graph, reads: &[Vec<u32>], differing: &mut Differing) {
 /// Returns whether the values of a node may differ, and the value that it reads which is the reason.
 fn differs(node: &NodeShape, reads: &[u32], differing: &Differing) -> Option<Option<u32>> {
     match (node.ranks, &node.communication) {
-        (Some(Ranks::Same), _) => None,
+        // The one value of a rank goes to the others.
+        (Some(Ranks::Same | Ranks::One(_)), _) => None,
         (Some(Ranks::Each), _) => Some(None),
         (None, Some(communication)) => (!communication.gives_same()).then_some(None),
         (None, None) if reads.is_empty() => Some(None),

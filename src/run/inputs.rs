@@ -73,6 +73,7 @@ impl Inputs {
 
     #[cold]
     fn sort(&mut self, plan: &PlanInner) -> Result<()> {
+        self.given.retain(|(name, _)| !plan.elsewhere.inputs.iter().any(|other| **other == **name));
         self.find_mistake(plan)?;
         let place = |(name, _): &(Name, Given)| plan.inputs.iter().position(|input| *input.port.name == **name);
         self.given.sort_by_cached_key(place);

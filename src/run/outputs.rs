@@ -51,6 +51,10 @@ impl Outputs {
     pub fn take<T: Send + Sync + 'static>(&mut self, name: &str) -> Result<Arc<T>> {
         let ports = &self.plan.inner().outputs;
         let Some(index) = ports.iter().position(|port| *port.name == *name) else {
+            let elsewhere = self.plan.inner().elsewhere.outputs.iter().find(|(other, _)| **other == *name);
+            if let Some((name, rank)) = elsewhere {
+                return Err(Kind::OutputElsewhere { name: name.clone(), rank: *rank }.into());
+            }
             let known = ports.iter().map(|port| port.name.clone()).collect();
             return Err(Kind::UnknownPort { what: "output", name: name.into(), known }.into());
         };

@@ -2,9 +2,11 @@
 
 mod checks;
 mod collectives;
+mod drawn;
 mod failures;
 mod flows;
 mod order;
+mod partitions;
 
 use std::future::Future;
 

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use anabranch::{Buffer, DeviceStream, Error, Executor, Graph, HostBuffer, Plan, Run, inputs};
+use anabranch::{Buffer, DeviceStream, Executor, Graph, HostBuffer, Plan, Run, inputs};
 use anabranch_soft_cuda::{Code, Which};
 use futures::future::join;
 

@@ -1,0 +1,296 @@
+//! A graph whose nodes run on different ranks: the nodes that carry a value from the rank that makes it to
+//! those that read it, and the part of each rank.
+//!
+//! ```text
+//!  x on rank 0, y on rank 1       rank 0: x, 'x to rank 1'      rank 1: 'x from rank 0', y
+//!  x on rank 0, y on all ranks    rank 0: x, 'x to all', y      others: 'x to all', y
+//! ```
+
+use std::any::Any;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::combine::{broadcast_of, nothing, receive_of, send_of};
+use super::op::{Place, Spec};
+use super::perform::perform;
+use super::run_comm::RunComm;
+use super::wire::{Form, Wire};
+use crate::error::{Kind, Result};
+use crate::graph::{Edge, EdgeKind, Graph, Job, JobFuture, NodeId, Peer, Ranks, Shared, SharedContext};
+use crate::name::Name;
+use crate::plan::Elsewhere;
+use crate::ranks::{Reach, Transfer, Transfers, has_inner_communication};
+
+impl Graph {
+    /// Says that values of type `T` may cross from rank to rank, where [`NodeMut::rank`] lets a node read one
+    /// of another rank. Numbers, `bool`, `String` and `Vec`s of numbers may do so without this.
+    ///
+    /// [`NodeMut::rank`]: crate::graph::NodeMut::rank
+    ///
+    /// # Examples
+    /// ```
+    /// use anabranch::Graph;
+    /// use anabranch::comm::World;
+    ///
+    /// let mut g = Graph::new();
+    /// let corner = g.task("corner", (), || [0.5_f32, 1.5, -2.0]);
+    /// let length = g.task("length", &corner, |x: &[f32; 3]| x.iter().map(|x| x * x).sum::<f32>().sqrt());
+    /// g.node(&corner).rank(0);
+    /// g.node(&length).rank(1);
+    /// g.output("length", &length);
+    /// g.wire::<[f32; 3]>();
+    /// for world in World::local(2)? {
+    ///     println!("{}", g.compile_for(&world)?);
+    /// }
+    /// # Ok::<(), anabranch::Error>(())
+    /// ```
+    pub fn wire<T: Wire>(&mut self) {
+        self.wires.insert(std::any::TypeId::of::<T>(), Arc::new(Form::of::<T>()));
+    }
+}
+
+/// A graph with its transfers. All ranks have the same, but for the bodies of the transfers.
+pub(super) struct Spread {
+    pub(super) graph: Graph,
+    place: Place,
+    /// The node of each transfer at which its value arrives.
+    arrivals: Vec<(Transfer, NodeId)>,
+}
+
+impl Spread {
+    /// Adds the transfers to a copy of the graph.
+    ///
+    /// # Errors
+    /// If a value that crosses is of a type of which this library does not know how.
+    pub(super) fn new(graph: &Graph, place: Place) -> Result<Self> {
+        let transfers = Transfers::of(graph.shape());
+        let names = graph.shape().nodes().iter().map(|node| node.name.clone()).collect();
+        let mut adding = Adding { graph: graph.copy(), place, names, is_by_messages: has_inner_communication(graph) };
+        let mut arrivals = Vec::with_capacity(transfers.all.len());
+        for transfer in &transfers.all {
+            arrivals.push((*transfer, adding.add(transfer)?));
+        }
+        let mut spread = Self { graph: adding.graph, place, arrivals };
+        let arrival = |edge: &Edge| transfers.serving(graph.shape(), edge).map(|at| spread.arrivals[at as usize].1);
+        let sources: Vec<Option<NodeId>> = graph.shape().edges().iter().map(arrival).collect();
+        spread.let_read(graph, &sources);
+        Ok(spread)
+    }
+
+    /// Lets edges begin at the transfers that serve them. `sources` has these for the first edges.
+    fn let_read(&mut self, original: &Graph, sources: &[Option<NodeId>]) {
+        let Graph { works, kept, .. } = &mut self.graph;
+        for (edge, source) in original.shape().edges().iter().zip(sources) {
+            let (Some(source), true) = (source, edge.is_data()) else { continue };
+            let (from, to) = (original.value_of(edge), works[source.index()].value);
+            let keeps = kept.iter_mut().filter(|(keeper, value)| *keeper == edge.target && *value == from);
+            keeps.for_each(|(_, value)| *value = to);
+        }
+        for (edge, source) in self.graph.shape_mut().edges_mut().iter_mut().zip(sources) {
+            source.iter().for_each(|source| read_from(edge, *source, 0));
+        }
+    }
+
+    /// Returns the part of this rank.
+    pub(super) fn part(mut self) -> Graph {
+        let rank = self.place.rank;
+        // On the rank that makes a value, all readers read it where it is.
+        let own: Vec<_> =
+            self.arrivals.iter().filter(|(transfer, _)| transfer.from == rank && transfer.to == Reach::Others).collect();
+        let Graph { works, kept, .. } = &mut self.graph;
+        for (transfer, node) in &own {
+            let values = [*node, transfer.source].map(|node| works[node.index()].value);
+            let keeps = kept.iter_mut().filter(|(_, value)| *value == values[0]);
+            keeps.for_each(|(_, value)| *value = values[1] + transfer.output.unwrap_or(0));
+        }
+        let instead = |node: NodeId| own.binary_search_by_key(&node, |(_, node)| *node).ok().map(|at| own[at].0);
+        for edge in self.graph.shape_mut().edges_mut() {
+            if let Some(transfer) = instead(edge.source) {
+                read_from(edge, transfer.source, transfer.output.unwrap_or(0));
+            }
+        }
+        let shape = self.graph.shape();
+        let mut is_in: Vec<bool> = shape.nodes().iter().map(|node| Ranks::has(node.ranks, rank)).collect();
+        for (_, node) in own {
+            let is_message = shape.nodes()[node.index()].communication.as_ref().is_some_and(|is| !is.is_collective());
+            is_in[node.index()] &= !is_message;
+        }
+        // A transfer to all ranks reads nothing on the ranks that get the value.
+        self.graph.shape_mut().edges_mut().retain(|edge| is_in[edge.source.index()]);
+        self.graph.part(&is_in)
+    }
+
+    /// Returns what goes into runs on other ranks, and comes out there.
+    pub(super) fn elsewhere(graph: &Graph, part: &Graph) -> Elsewhere {
+        let is_missing = |name: &Name| !part.inputs.iter().any(|port| port.name == *name);
+        let inputs = graph.inputs.iter().map(|port| port.name.clone()).filter(is_missing);
+        let outputs = graph.outputs_by_node().filter_map(|(name, node)| {
+            let is_here = part.outputs.iter().any(|port| port.name == *name);
+            let rank = Ranks::one(graph.shape().nodes()[node.index()].ranks)?;
+            (!is_here).then(|| (name.clone(), rank))
+        });
+        Elsewhere { inputs: inputs.collect(), outputs: outputs.collect() }
+    }
+}
+
+fn read_from(edge: &mut Edge, source: NodeId, read: u32) {
+    edge.source = source;
+    if let EdgeKind::Data { output, .. } = &mut edge.kind {
+        *output = read;
+    }
+}
+
+struct Adding {
+    graph: Graph,
+    place: Place,
+    names: HashSet<Name>,
+    /// Whether values go to all ranks as messages. A broadcast would need a place among the loops and
+    /// branches that communicate.
+    is_by_messages: bool,
+}
+
+impl Adding {
+    /// Adds the nodes of a transfer. Returns the one at which the value arrives.
+    fn add(&mut self, transfer: &Transfer) -> Result<NodeId> {
+        let form = self.form(transfer)?;
+        let from = transfer.from;
+        let arrival = match transfer.to {
+            Reach::One(to) => {
+                let send = self.send(transfer, form, to);
+                let name = self.name(transfer, &format!("from rank {from}"));
+                self.arrive(name, transfer, receive_of(form, from.into()), (Ranks::One(to), &[send]))
+            }
+            Reach::Others if self.is_by_messages => {
+                let others = (0..self.place.size).filter(|to| *to != from);
+                let sends: Vec<NodeId> = others.map(|to| self.send(transfer, form, to)).collect();
+                let name = self.name(transfer, &format!("from rank {from}"));
+                self.arrive(name, transfer, receive_of(form, Peer::beyond(from)), (Ranks::Same, &sends))
+            }
+            Reach::Others => self.broadcast(transfer, form),
+        };
+        if let Some(output) = transfer.output {
+            self.graph.leave_to(transfer.source, output, from);
+        }
+        Ok(arrival)
+    }
+
+    fn form(&self, transfer: &Transfer) -> Result<Form> {
+        let Some(output) = transfer.output else { return Ok(Form::of::<()>()) };
+        let of = self.graph.type_of(transfer.source, output);
+        let own = self.graph.wires.get(&of.id).and_then(|form| form.downcast_ref::<Form>());
+        own.copied().or_else(|| Form::of_known(of.id)).ok_or_else(|| {
+            let to = match transfer.to {
+                Reach::One(rank) => format!("rank {rank}"),
+                Reach::Others => "all ranks".into(),
+            };
+            let fault = format!(
+                "gives a `{of}` from rank {from} to {to}, and how such a value crosses is not known: say `g.wire::<{of}>()`, or let the ranks exchange numbers, a `String` or a `Vec` of numbers",
+                of = of.name,
+                from = transfer.from
+            );
+            Kind::Body { node: self.graph.full_name(transfer.source), fault }.into()
+        })
+    }
+
+    fn send(&mut self, transfer: &Transfer, form: Form, to: u32) -> NodeId {
+        let name = self.name(transfer, &format!("to rank {to}"));
+        let spec = Arc::new(send_of(form, to.into()));
+        let is_here = self.place.rank == transfer.from;
+        let value = self.value(transfer);
+        let mut job = self.graph.job(name.clone());
+        job.transfer(spec.communication.clone(), Ranks::One(transfer.from));
+        match value {
+            Some(value) => job.read_number(value, is_here),
+            None => job.after(transfer.source),
+        }
+        _ = job.make::<()>();
+        let node = job.node();
+        job.end(Box::new(Carry { name, spec, makes: true }));
+        node
+    }
+
+    /// Adds the node at which a value arrives as a message.
+    fn arrive(&mut self, name: Name, transfer: &Transfer, spec: Spec, (ranks, sends): (Ranks, &[NodeId])) -> NodeId {
+        let (spec, value, taker) = (Arc::new(spec), self.value(transfer), self.taker(transfer));
+        let mut job = self.graph.job(name.clone());
+        job.transfer(spec.communication.clone(), ranks);
+        sends.iter().for_each(|&send| job.after(send));
+        match value {
+            Some(value) => job.make_again(value, taker, true),
+            None => _ = job.make::<()>(),
+        }
+        let node = job.node();
+        job.end(Box::new(Carry { name, spec, makes: true }));
+        node
+    }
+
+    fn broadcast(&mut self, transfer: &Transfer, form: Form) -> NodeId {
+        let name = self.name(transfer, "to all ranks");
+        let (spec, value, taker) = (Arc::new(broadcast_of(form, transfer.from)), self.value(transfer), self.taker(transfer));
+        let is_root = self.place.rank == transfer.from;
+        let mut job = self.graph.job(name.clone());
+        job.transfer(spec.communication.clone(), Ranks::Same);
+        match value {
+            Some(value) => {
+                job.read_number(value, is_root);
+                job.make_again(value, taker, !is_root);
+            }
+            None => {
+                job.after(transfer.source);
+                _ = job.make::<()>();
+            }
+        }
+        let (node, makes) = (job.node(), !is_root || value.is_none());
+        job.end(Box::new(Carry { name, spec, makes }));
+        node
+    }
+
+    /// Returns the number of the value that crosses.
+    fn value(&self, transfer: &Transfer) -> Option<u32> {
+        Some(self.graph.works[transfer.source.index()].value + transfer.output?)
+    }
+
+    /// Returns the node that takes the value where it arrives.
+    fn taker(&self, transfer: &Transfer) -> Option<NodeId> {
+        let taker = self.graph.values[self.value(transfer)? as usize].taker?;
+        let at = Ranks::one(self.graph.shape().nodes()[taker.index()].ranks);
+        match transfer.to {
+            Reach::One(to) => (at == Some(to)).then_some(taker),
+            Reach::Others => (at != Some(transfer.from)).then_some(taker),
+        }
+    }
+
+    /// Returns a name that no node has.
+    fn name(&mut self, transfer: &Transfer, whither: &str) -> Name {
+        let source = &self.graph.shape().nodes()[transfer.source.index()].name;
+        let mut name = match transfer.output {
+            None | Some(0) => format!("{source} {whither}"),
+            Some(output) => format!("{source} {output} {whither}"),
+        };
+        while !self.names.insert(name.clone().into()) {
+            name.push('\'');
+        }
+        name.into()
+    }
+}
+
+/// The body of a node that communicates.
+pub(super) struct Carry {
+    pub(super) name: Name,
+    pub(super) spec: Arc<Spec>,
+    /// Whether this rank gets a value by it.
+    pub(super) makes: bool,
+}
+
+impl Job for Carry {
+    fn start(&self, given: Vec<Shared>, context: Option<SharedContext>) -> JobFuture {
+        let context: Arc<dyn Any + Send + Sync> = context.expect("a plan with communication has a context");
+        let run: Arc<RunComm> = context.downcast().expect("it is made by `compile_for`");
+        let given = given.into_iter().next().unwrap_or_else(nothing);
+        let (name, spec, makes) = (self.name.clone(), self.spec.clone(), self.makes);
+        Box::pin(async move {
+            let made = perform(run, name, spec, given).await?;
+            Ok(if makes { vec![made] } else { Vec::new() })
+        })
+    }
+}

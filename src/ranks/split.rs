@@ -1,0 +1,116 @@
+//! What crosses from rank to rank when each node runs where the graph says: the transfers that a graph needs
+//! in addition.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::units::{communication_in, units};
+use crate::error::{Kind, Result};
+use crate::graph::{Edge, EdgeKind, Graph, NodeId, Ranks, Shape};
+
+/// A transfer: what a node of one rank has made goes to other ranks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Transfer {
+    pub(crate) source: NodeId,
+    /// The number of the source's value. None if others only wait for the source.
+    pub(crate) output: Option<u32>,
+    pub(crate) from: u32,
+    pub(crate) to: Reach,
+}
+
+/// The ranks that a transfer goes to.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) enum Reach {
+    One(u32),
+    /// All but the one where the value is.
+    Others,
+}
+
+/// The transfers of a graph, and which of its edges each of them serves.
+#[derive(Default)]
+pub(crate) struct Transfers {
+    /// In the order of their sources, values and ranks.
+    pub(crate) all: Vec<Transfer>,
+    number: HashMap<(NodeId, Option<u32>, Reach), u32>,
+}
+
+impl Transfers {
+    pub(crate) fn of(shape: &Shape) -> Self {
+        let crossing: BTreeSet<_> = shape.edges().iter().filter_map(|edge| crosses(shape, edge)).collect();
+        let has = |source, output, reach| crossing.contains(&(source, output, reach));
+        // One transfer to all ranks serves each of them, and a value tells that its node has ended.
+        let is_served = |&(source, output, reach): &(NodeId, Option<u32>, Reach)| {
+            let of_source = || crossing.range((source, Some(0), Reach::One(0))..=(source, Some(u32::MAX), Reach::Others));
+            let by_value = output.is_none() && of_source().any(|&(_, _, other)| other == reach || other == Reach::Others);
+            by_value || (reach != Reach::Others && has(source, output, Reach::Others))
+        };
+        let mut transfers = Self::default();
+        for &(source, output, to) in crossing.iter().filter(|crossing| !is_served(crossing)) {
+            let from = one(shape, source).expect("only nodes of one rank need transfers");
+            transfers.number.insert((source, output, to), transfers.all.len() as u32);
+            transfers.all.push(Transfer { source, output, from, to });
+        }
+        transfers
+    }
+
+    /// Returns the number of the transfer that an edge needs, if it needs one.
+    pub(crate) fn serving(&self, shape: &Shape, edge: &Edge) -> Option<u32> {
+        let (source, output, reach) = crosses(shape, edge)?;
+        let exact = [reach, Reach::Others].into_iter().find_map(|reach| self.number.get(&(source, output, reach)));
+        exact.copied().or_else(|| {
+            let serves = |at: &Transfer| at.source == source && (at.to == reach || at.to == Reach::Others);
+            let start = self.all.partition_point(|at| at.source < source);
+            self.all[start..].iter().position(serves).map(|at| (start + at) as u32)
+        })
+    }
+}
+
+/// Returns what an edge takes to which ranks, if it goes from one rank to others.
+fn crosses(shape: &Shape, edge: &Edge) -> Option<(NodeId, Option<u32>, Reach)> {
+    let from = one(shape, edge.source)?;
+    let reach = match one(shape, edge.target) {
+        Some(to) if to == from => return None,
+        Some(to) => Reach::One(to),
+        None => Reach::Others,
+    };
+    let output = if let EdgeKind::Data { output, .. } = edge.kind { Some(output) } else { None };
+    Some((edge.source, output, reach))
+}
+
+fn one(shape: &Shape, node: NodeId) -> Option<u32> {
+    Ranks::one(shape.nodes()[node.index()].ranks)
+}
+
+/// Checks that the nodes with a rank are such that can have one.
+///
+/// # Errors
+/// If there is no such rank, all ranks take part in the node, or it is inside a loop or a branch.
+pub(crate) fn check_places(graph: &Graph, size: u32) -> Result<()> {
+    let is_outermost = |unit: &Graph| std::ptr::eq(unit, graph);
+    for unit in units(graph) {
+        let placed = unit.shape().ids().filter_map(|node| Some((node, one(unit.shape(), node)?)));
+        for (node, rank) in placed {
+            let fault = |fault: String| Err(Kind::Body { node: unit.full_name(node), fault }.into());
+            let shape = &unit.shape().nodes()[node.index()];
+            if rank >= size {
+                return fault(format!("is to run on rank {rank}, but there are {size} ranks, from 0 on"));
+            }
+            if !is_outermost(unit) {
+                return fault("is to run on one rank, but is inside a loop or a branch: give that a rank instead".into());
+            }
+            if shape.communication.as_ref().is_some_and(|communication| communication.is_collective()) {
+                return fault(format!("is to run on rank {rank} only, but all ranks take part in it"));
+            }
+            let control = unit.controls.iter().find(|control| control.node == node);
+            if let Some((inside, at)) = control.and_then(|control| communication_in(unit, control)) {
+                let name = inside.full_name(at);
+                return fault(format!("is to run on rank {rank} only, but communicates inside ('{name}')"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether a loop or a branch of the graph communicates inside.
+pub(crate) fn has_inner_communication(graph: &Graph) -> bool {
+    graph.controls.iter().any(|control| communication_in(graph, control).is_some())
+}
