@@ -1,6 +1,7 @@
 //! The proof that ranks do not wait for each other in a cycle. It orders all executions: each node once on
 //! each rank. A collective is started on a rank after those before it, and ends when all ranks have started
-//! it. A receive ends after the send that belongs to it. If there is such an order, no rank waits for ever.
+//! it. A receive ends after the send that belongs to it. A send ends when it is issued, over all engines: it
+//! waits for no receive, whatever its size is. If there is such an order, no rank waits for ever.
 
 use std::collections::HashSet;
 use std::ops::Range;
