@@ -62,6 +62,8 @@ impl RunInner {
         let Start::Waiting(waiting) = get_mut(&mut self.start) else { return false };
         let may_begin =
             !waiting.precedence.is_queued() && waiting.slot.is_none() && waiting.spare.is_some() && code.programs() > 0;
+        // A run with a context has its place among those with contexts when it is admitted.
+        let may_begin = may_begin && self.plan.inner().context.is_none();
         if !may_begin || waiting.inputs.check(self.plan.inner()).is_err() || !self.core.admit_at_once() {
             return false;
         }

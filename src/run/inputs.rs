@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::error::{Kind, Result};
+use crate::error::{Error, Kind, Result};
 use crate::graph::SharedContext;
 use crate::name::Name;
 use crate::plan::PlanInner;
@@ -58,17 +58,26 @@ impl Inputs {
         self
     }
 
-    /// Checks names and types: every input of the plan once, and nothing else. Puts them into its order, and
-    /// makes the context of the run.
+    /// Checks names and types: every input of the plan once, and nothing else. Puts them into its order.
     #[inline]
     pub(super) fn check(&mut self, plan: &PlanInner) -> Result<()> {
-        if !self.fits(plan) {
-            self.sort(plan)?;
-        }
+        if self.fits(plan) { Ok(()) } else { self.sort(plan) }
+    }
+
+    /// Makes the context of the run, if the plan has one.
+    #[inline]
+    pub(super) fn make_context(&mut self, plan: &PlanInner) {
         if let Some(context) = &plan.context {
             self.context.get_or_insert_with(|| (context.make)());
         }
-        Ok(())
+    }
+
+    /// Ends the context of a run that is not admitted: other ranks may wait for it, also if its inputs have a
+    /// mistake.
+    #[cold]
+    pub(super) fn refuse(&mut self, plan: &PlanInner, error: &Error) {
+        self.make_context(plan);
+        self.context.take().into_iter().for_each(|context| context.end(&Err(error.clone())));
     }
 
     #[cold]
@@ -131,6 +140,7 @@ impl Inputs {
             let cells = unsafe { frame.cells(if input.is_shared { Access::Share } else { Access::Tagged }) };
             given.fill(cells, input.port.offset);
         }
+        self.make_context(plan);
         if let (Some(context), Some(shared)) = (&plan.context, self.context.take()) {
             // SAFETY: the run has not started, so no other thread touches the frame. The slot is the
             // context's.

@@ -1,6 +1,6 @@
 //! The start of a run (admission, its memory, its first tickets), and its cancel.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex as StdMutex, MutexGuard};
 use std::task::Poll;
 
 use super::Inputs;
@@ -13,9 +13,12 @@ use super::step_state::StepState;
 use crate::device::host::{Cost, Entry, Ticket};
 use crate::error::{Error, Kind, Refused, Result, shielded};
 use crate::plan::pipelining::Init;
-use crate::runtime::{AsyncContext, Client, Flying, Resumes, WakeSet};
+use crate::runtime::{AsyncContext, Client, Flying, Precedence, Resumes, WakeSet};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, OnceLock, Ordering, fence, lock};
 use crate::value::Frame;
+
+/// Held while a context is made and its run is admitted. Models of loom have no contexts.
+static CONTEXTS: StdMutex<()> = StdMutex::new(());
 
 impl Client for RunInner {
     fn drain(&self) {
@@ -61,14 +64,16 @@ impl RunInner {
         // Items are checked one by one.
         let is_checked = precedence.is_queued() || self.pipelining.is_some();
         let checked = if is_checked { Ok(()) } else { inputs.check(self.plan()) };
+        let order = checked.is_ok().then(|| self.take_context_order(inputs, precedence));
         let admitted = match (checked, *slot) {
             (Ok(()), Some(slot)) => Poll::Ready(Ok(slot)),
             (Ok(()), None) if self.is_nested => self.core.admit_nested(&self.lane),
             (Ok(()), None) => self.core.admit(Flying::new(self), precedence, Some(&self.lane)),
             (Err(error), _) => Poll::Ready(Err(error)),
         };
+        drop(order);
         let Poll::Ready(admitted) = admitted else { return Poll::Pending };
-        let waiting = start.take_waiting().expect("it waits, and the lock is held");
+        let mut waiting = start.take_waiting().expect("it waits, and the lock is held");
         drop(start);
         match admitted {
             Ok(slot) => {
@@ -77,9 +82,25 @@ impl RunInner {
                 }
                 self.launch(waiting, slot);
             }
-            Err(error) => self.refuse_waiting(waiting, error),
+            Err(error) => {
+                waiting.inputs.refuse(self.plan(), &error);
+                self.refuse_waiting(waiting, error);
+            }
         }
         Poll::Ready(())
+    }
+
+    /// Makes the context of the run, if its plan has one. Runs with contexts wait for each other in the order
+    /// in which these are made, so they are admitted in this order, too: until the caller drops the guard, no
+    /// other one comes between, and their priorities do not count.
+    fn take_context_order(&self, inputs: &mut Inputs, precedence: &mut Precedence) -> Option<MutexGuard<'static, ()>> {
+        if self.plan().context.is_none() || precedence.is_queued() {
+            return None;
+        }
+        let guard = CONTEXTS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        inputs.make_context(self.plan());
+        precedence.set_priority(0);
+        Some(guard)
     }
 
     /// Takes a place among those in flight before the run starts. Otherwise returns the inputs: the run is
