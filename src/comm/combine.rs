@@ -19,6 +19,7 @@ pub(super) fn all_reduce<V: Elements, O: Operator<V::Item>>(operator: O) -> Spec
         let length = value::<V>(&all[0]).elements().len();
         made(V::from_elements(reduced::<V, O>(&operator, all, 0..length)?)?)
     });
+    let spec = with_operator::<V::Item, O>(spec);
     Spec { reduction, made: reduction.map(|_| Form::of::<V>()), ..spec }
 }
 
@@ -38,6 +39,7 @@ pub(super) fn reduce_scatter<T: Pod + Send + Sync, O: Operator<T>>(operator: O) 
         let start = part * place.rank as usize;
         made(reduced::<Vec<T>, O>(&operator, all, start..start + part)?)
     });
+    let spec = with_operator::<T, O>(spec);
     Spec { reduction, made: reduction.map(|_| Form::of::<Vec<T>>()), ..spec }
 }
 
@@ -53,8 +55,10 @@ pub(super) fn broadcast_of(form: Form, root: u32) -> Spec {
 pub(super) fn all_to_all<T: Pod + Send + Sync>() -> Spec {
     let spec = spec::<Vec<T>>(Exchange::AllToAll, |place, all| {
         let mut mine = Vec::new();
-        for each in all {
+        let first = value::<Vec<T>>(&all[0]).len();
+        for (each, rank) in all.iter().zip(0..) {
             let each = value::<Vec<T>>(each);
+            check_length(first, rank, each.len())?;
             let part = part(each.len(), place.size)?;
             mine.extend_from_slice(&each[part * place.rank as usize..][..part]);
         }
@@ -112,10 +116,16 @@ fn spec_of(
     exchange: Exchange,
     combine: impl Fn(Place, &[Shared]) -> Result<Made, BoxError> + Send + Sync + 'static,
 ) -> Spec {
-    let communication = Communication { exchange, of: form.of };
+    let communication = Communication { exchange, of: form.of, operator: None };
     let combine = Box::new(combine);
     let finish = |made: Option<Made>| made.expect("the transport makes a value");
     Spec { communication, form, made: None, element: 1, reduction: None, finish, combine }
+}
+
+/// Notes the elements and the operator of a reduction.
+fn with_operator<T, O>(mut spec: Spec) -> Spec {
+    spec.communication.operator = Some(type_name::<O>());
+    Spec { element: size_of::<T>().max(1), ..spec }
 }
 
 fn made<R: Data>(value: R) -> Result<Made, BoxError> {
@@ -148,8 +158,11 @@ fn check_length(first: usize, rank: u32, other: usize) -> Result<(), BoxError> {
     if first == other {
         return Ok(());
     }
-    let message = format!("rank 0 gives {first} elements, and rank {rank} gives {other}: let all ranks give equally many");
-    Err(message.into())
+    Err(lengths_differ(first as u64, rank, other as u64))
+}
+
+pub(super) fn lengths_differ(first: u64, rank: u32, other: u64) -> BoxError {
+    format!("rank 0 gives {first} elements, and rank {rank} gives {other}: let all ranks give equally many").into()
 }
 
 /// Returns the length of a part, of as many as there are ranks.

@@ -59,7 +59,8 @@ pub struct Graph {
     pub(super) around: Option<Around>,
     /// The part that was begun and is not complete.
     pub(super) unfinished: Option<Unfinished>,
-    /// The nodes that read values of the graphs around this graph, each with the offset of the value's cell.
+    /// The nodes that read values of the graphs around this graph, each with the offset of the value's cell,
+    /// or [`NO_CELL`].
     pub(crate) captures: Vec<(NodeId, u32)>,
     /// The nodes of a part of a graph whose values no node of the part reads.
     pub(super) unread: Vec<NodeId>,
@@ -88,6 +89,9 @@ pub(crate) struct NodeWork {
     pub(crate) is_async: bool,
     pub(crate) is_control: bool,
 }
+
+/// In place of the offset of a unit, which has no cell of its own.
+pub(crate) const NO_CELL: u32 = u32::MAX;
 
 /// The inner graphs of the loops and branches of a graph, by number.
 #[derive(Clone, Default)]

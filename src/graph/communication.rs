@@ -49,6 +49,8 @@ pub struct Communication {
     pub exchange: Exchange,
     /// The name of the type of the value that a rank gives.
     pub of: &'static str,
+    /// The name of the type of the operator, if there is one: two operators may have the same name.
+    pub(crate) operator: Option<&'static str>,
 }
 
 /// An exchange between ranks. The words are those of MPI and NCCL.

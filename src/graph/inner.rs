@@ -6,7 +6,7 @@ use std::any::TypeId;
 use std::sync::Arc;
 
 use super::around::{Around, OuterRead, Place, Unfinished};
-use super::builder::Graph;
+use super::builder::{Graph, NO_CELL};
 use super::control_node::InnerId;
 use super::handle::Value;
 use super::values::Use;
@@ -89,7 +89,9 @@ impl Graph {
     pub(super) fn capture<T: 'static>(&mut self, value: &Value<T>, reader: NodeId, how: Use) -> Option<Slot<T>> {
         let how = if let Use::Read | Use::Take = how { how } else { Use::Keep };
         let slot = self.read_around(value, Some(reader), Some(how))?;
-        self.captures.push((reader, slot.offset()));
+        // All units have one offset, which is also that of another value.
+        let is_unit = TypeId::of::<T>() == TypeId::of::<()>();
+        self.captures.push((reader, if is_unit { NO_CELL } else { slot.offset() }));
         Some(slot)
     }
 

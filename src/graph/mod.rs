@@ -46,7 +46,7 @@ pub(crate) use between::{Between, Fill, ItemEdge, Kept, Stays};
 pub use bodies::{Bodies, Given};
 pub(crate) use body::Body;
 pub use builder::Graph;
-pub(crate) use builder::NodeWork;
+pub(crate) use builder::{NO_CELL, NodeWork};
 pub(crate) use carry::Carries;
 #[cfg(feature = "json")]
 pub(crate) use check::is_one_slip;

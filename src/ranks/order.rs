@@ -7,7 +7,7 @@ use std::hash::{Hash, Hasher};
 
 use super::pairs::peer_of;
 use super::units::{communication_in, communications, inner, reads, units, values_of};
-use crate::graph::{Control, Graph, Links, NodeId, Ranks};
+use crate::graph::{Control, ControlKind, ControlNode, Graph, Links, NodeId, Ranks, Test};
 use crate::name::Name;
 
 /// The order of communication of one rank.
@@ -91,12 +91,13 @@ impl Order {
             (size, &name, shape.backend, &reads[node.index()], shape.ranks).hash(&mut hasher);
             // Edges without a value change the order, too.
             edges.into.of(node).hash(&mut hasher);
-            shape.communication.as_ref().map(|communication| communication.to_string()).hash(&mut hasher);
-            if let Some(peer) = peer_of(shape) {
-                format!("{peer:?}").hash(&mut hasher);
+            let communication = shape.communication.as_ref();
+            communication.map(|is| (&is.exchange, is.of, is.operator)).hash(&mut hasher);
+            if let Some(control) = unit.controls.iter().find(|control| control.node == node) {
+                hash_control(control, &mut hasher);
             }
-            if let Some(Control::Repeat { condition: None, iterations, .. }) = shape.control.as_deref() {
-                iterations.hash(&mut hasher);
+            if let Some(Control::Repeat { max_iterations, .. }) = shape.control.as_deref() {
+                max_iterations.hash(&mut hasher);
             }
             let work = unit.works[node.index()];
             let types = &unit.values[work.value as usize..(work.value + work.values) as usize];
@@ -112,6 +113,21 @@ impl Order {
         self.nodes.hash(&mut hasher);
         hasher.finish()
     }
+}
+
+/// Hashes by what a loop or a branch decides, and where its states come from.
+fn hash_control(control: &ControlNode, hasher: &mut impl Hasher) {
+    match &control.flow {
+        ControlKind::Repeat { condition, test: Test::Times(times), .. } => (0, condition.is_some(), times).hash(hasher),
+        ControlKind::Repeat { condition, test: Test::Value(asked), .. } => {
+            (1, condition.is_some(), asked.offset, asked.is_own).hash(hasher);
+        }
+        ControlKind::Branch { selector, arms, .. } => (2, selector, arms.len()).hash(hasher),
+    }
+    for state in &control.states {
+        (state.offset, state.first, &state.name).hash(hasher);
+    }
+    control.flow.givers().iter().for_each(|giver| giver.results.hash(hasher));
 }
 
 /// Returns the nodes without which some communication does not start: those that lead to a node that

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use super::units::{communication_in, reads, units, values_of};
+use super::units::{cell_of, communication_in, infos_of, reads, units, values_of};
 use crate::error::{Kind, Result};
 use crate::graph::{ControlKind, ControlNode, Graph, NodeId, NodeShape, Origin, Ranks, Test};
 
@@ -51,7 +51,8 @@ pub(crate) fn check_same(graph: &Graph) -> Result<()> {
     }
     let reads: Vec<_> = units.iter().map(|unit| reads(unit)).collect();
     let mut differing = Differing { why: HashMap::new(), has_changed: true };
-    graph.inputs.iter().for_each(|input| differing.add(input.offset, None));
+    let inputs = graph.inputs.iter().filter_map(|input| cell_of(input.of.id, input.offset));
+    inputs.for_each(|input| differing.add(input, None));
     while std::mem::take(&mut differing.has_changed) {
         for (unit, reads) in units.iter().zip(&reads) {
             spread(unit, reads, &mut differing);
@@ -67,7 +68,7 @@ fn spread(unit: &Graph, reads: &[Vec<u32>], differing: &mut Differing) {
     let controls: HashMap<NodeId, &ControlNode> = unit.controls.iter().map(|control| (control.node, control)).collect();
     for node in unit.shape().topological_order() {
         match controls.get(&node) {
-            Some(control) => spread_control(control, differing),
+            Some(control) => spread_control(unit, control, differing),
             None => {
                 let why = differs(&unit.shape().nodes()[node.index()], &reads[node.index()], differing);
                 if let Some(why) = why {
@@ -100,8 +101,13 @@ fn decision(control: &ControlNode) -> Option<u32> {
 }
 
 /// A state may differ if its first value, a later value, or the way that the control takes may.
-fn spread_control(control: &ControlNode, differing: &mut Differing) {
+fn spread_control(unit: &Graph, control: &ControlNode, differing: &mut Differing) {
+    let values = infos_of(unit, control.node);
     for (at, state) in control.states.iter().enumerate() {
+        // The states are the values of the control. A unit is the same everywhere.
+        if values.get(at).is_some_and(|value| cell_of(value.of.id, value.offset).is_none()) {
+            continue;
+        }
         let results = control.flow.givers().iter().filter_map(|giver| match giver.results.get(at)? {
             Origin::State(from) => Some(control.states[*from as usize].offset),
             Origin::Node { offset, .. } | Origin::Around(offset) => Some(*offset),

@@ -1,6 +1,8 @@
 //! A graph with all its inner graphs. Each of them is a unit: its nodes are in one order of their own.
 
-use crate::graph::{ControlNode, Graph, NodeId, NodeShape};
+use std::any::TypeId;
+
+use crate::graph::{ControlNode, Graph, NO_CELL, NodeId, NodeShape, ValueInfo};
 
 /// Returns the graph, and all inner graphs at any depth. Each comes after the graph around it.
 pub(super) fn units(graph: &Graph) -> Vec<&Graph> {
@@ -30,21 +32,33 @@ pub(super) fn communications(unit: &Graph) -> impl Iterator<Item = (NodeId, &Nod
     nodes.filter(|(_, node)| node.communication.is_some())
 }
 
-/// Returns the offsets of the values of a node.
-pub(super) fn values_of(unit: &Graph, node: NodeId) -> impl Iterator<Item = u32> {
-    let work = unit.works[node.index()];
-    unit.values[work.value as usize..(work.value + work.values) as usize].iter().map(|value| value.offset)
+/// Returns the offset of the cell of a value. Units have none: their offset is also that of another value.
+pub(super) fn cell_of(id: TypeId, offset: u32) -> Option<u32> {
+    (id != TypeId::of::<()>() && offset != NO_CELL).then_some(offset)
 }
 
-/// Returns the offsets of the values that each node reads, in this graph and in those around.
+/// Returns the offsets of the cells of the values of a node.
+pub(super) fn values_of(unit: &Graph, node: NodeId) -> impl Iterator<Item = u32> {
+    infos_of(unit, node).iter().filter_map(|value| cell_of(value.of.id, value.offset))
+}
+
+/// Returns the values of a node.
+pub(super) fn infos_of(unit: &Graph, node: NodeId) -> &[ValueInfo] {
+    let work = unit.works[node.index()];
+    &unit.values[work.value as usize..(work.value + work.values) as usize]
+}
+
+/// Returns the offsets of the cells that each node reads, in this graph and in those around.
 pub(super) fn reads(unit: &Graph) -> Vec<Vec<u32>> {
     let mut reads = vec![Vec::new(); unit.shape().nodes().len()];
     for edge in unit.shape().edges().iter().filter(|edge| edge.is_data()) {
-        reads[edge.target.index()].push(unit.values[unit.value_of(edge) as usize].offset);
+        let value = &unit.values[unit.value_of(edge) as usize];
+        reads[edge.target.index()].extend(cell_of(value.of.id, value.offset));
     }
     for port in &unit.inputs {
-        port.readers.iter().for_each(|reader| reads[reader.index()].push(port.offset));
+        port.readers.iter().for_each(|reader| reads[reader.index()].extend(cell_of(port.of.id, port.offset)));
     }
-    unit.captures.iter().for_each(|&(reader, offset)| reads[reader.index()].push(offset));
+    let captures = unit.captures.iter().filter(|(_, offset)| *offset != NO_CELL);
+    captures.for_each(|&(reader, offset)| reads[reader.index()].push(offset));
     reads
 }

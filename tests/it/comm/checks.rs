@@ -2,8 +2,8 @@
 
 use anabranch::comm::World;
 use anabranch::graph::{Peer, above, times};
-use anabranch::scope::Sum;
-use anabranch::{Executor, Graph, Inputs, Value};
+use anabranch::scope::{Operator, Sum};
+use anabranch::{Executor, Graph, Inputs, Name, Value};
 
 use super::{all, each_rank, run_ranks};
 
@@ -275,5 +275,90 @@ fn an_order_that_one_rank_adds_is_named() {
     for error in errors {
         let text = format!("{error:#}");
         assert!(text.contains("node 0 of the graph") && text.contains("a node of this name with another type"), "{text}");
+    }
+}
+
+#[test]
+fn branches_that_decide_by_other_values_are_named() {
+    let errors = errors(2, |g, x, rank| {
+        let first = g.broadcast("first", &x, 0);
+        let ways = [0, 1].map(|n| g.task(format!("way {n}"), &first, move |_: &f64| n));
+        let (way, other) = g
+            .branch("branch", &ways[rank as usize], (&ways[0], &ways[1]))
+            .arm(|_, ways| ways)
+            .arm(|a, (way, other)| (a.broadcast("inner", &way, 0), other))
+            .join();
+        g.output("way", &way);
+        g.output("other", &other);
+    });
+    for error in errors {
+        let text = format!("{error:#}");
+        assert!(text.contains("'branch', on rank 1 a node of this name with another type"), "{text}");
+    }
+}
+
+#[test]
+fn states_that_come_from_other_values_are_named() {
+    // Seen to succeed without the origins of states in the comparison.
+    let errors = errors(2, |g, x, rank| {
+        let (first, second) = g.repeat("loop", (&x, &x), times(2), |b, (x, y)| {
+            let sums = [b.all_reduce("sum x", &x, Sum), b.all_reduce("sum y", &y, Sum)];
+            let [x, y] = sums;
+            if rank == 0 { (x, y) } else { (y, x) }
+        });
+        g.output("first", &first);
+        g.output("second", &second);
+    });
+    assert!(format!("{:#}", errors[1]).contains("it is 'loop', on rank 1 a node of this name"), "{:#}", errors[1]);
+}
+
+/// Adds, under the name of the built-in sum.
+struct Plus;
+
+impl Operator<f64> for Plus {
+    fn name(&self) -> Name {
+        Operator::<f64>::name(&Sum)
+    }
+    fn identity(&self) -> f64 {
+        0.0
+    }
+    fn combine(&self, before: f64, behind: f64) -> f64 {
+        before + behind
+    }
+}
+
+#[test]
+fn another_operator_of_the_same_name_is_named() {
+    // Seen to be found by the collective only, when the comparison had the names of operators.
+    let errors = errors(2, |g, x, rank| {
+        let sum = if rank == 0 { g.all_reduce("sum", &x, Sum) } else { g.all_reduce("sum", &x, Plus) };
+        g.output("sum", &sum);
+    });
+    assert!(format!("{:#}", errors[0]).contains("'sum', on rank 1 a node of this name"), "{:#}", errors[0]);
+}
+
+#[test]
+fn a_unit_beside_an_input_is_the_same_on_all_ranks() {
+    // Seen to be an error when the unit counted as the value whose cell has its offset: the input.
+    let ends = all(run_ranks(
+        2,
+        |rank| f64::from(rank),
+        |g, x, _| {
+            let sum = g.all_reduce("sum", &x, Sum);
+            let done = g.barrier("done", &sum);
+            let way = g.task("way", (&sum, &done), |sum: &f64, (): &()| usize::from(*sum > 0.0));
+            g.branch("branch", &way, &x).arm(|_, x| x).arm(|a, x| a.all_reduce("inner", &x, Sum)).join()
+        },
+    ));
+    assert_eq!(ends, [1.0, 1.0]);
+}
+
+#[test]
+fn parts_of_other_lengths_are_an_error_on_all_ranks() {
+    // Seen to give parts of different lengths without the check.
+    let errors = run_ranks(2, |rank| vec![1.0; 2 + 2 * rank as usize], |g, x, _| g.all_to_all("swap", &x));
+    for error in errors {
+        let text = format!("{:#}", error.unwrap_err());
+        assert!(text.contains("rank 0 gives 2 elements, and rank 1 gives 4: let all ranks give equally many"), "{text}");
     }
 }
