@@ -11,3 +11,5 @@ mod failures;
 mod flows;
 #[path = "mpi/launch.rs"]
 mod launch;
+#[path = "mpi/order.rs"]
+mod order;

@@ -46,7 +46,7 @@ impl Graph {
         check_waits(whole, place.size)?;
         whole.check()?;
         let order = Arc::new(Order::new(whole, place.rank, place.size));
-        let agreement = Arc::new(Agreement::new(&order));
+        let agreement = Arc::new(Agreement::new());
         let world = world.clone();
         let make = move || -> SharedContext { Arc::new(RunComm::new(world.reserve(), order.clone(), agreement.clone())) };
         let part = spread.part();

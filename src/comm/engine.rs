@@ -1,9 +1,11 @@
 //! What carries operations from rank to rank.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use super::health::Health;
-use super::op::{Op, OpFuture, Place};
+use super::op::{Op, OpFault, OpFuture, Place};
 use crate::error::WorldFault;
 
 /// Dropped once the transport has all parts of an operation.
@@ -22,9 +24,28 @@ pub(crate) trait Engine: Send + Sync {
     /// when `issued` is dropped, so the future keeps it until the transport has all parts of this one.
     fn start(&self, op: Op, issued: Issued) -> OpFuture;
 
+    /// Returns the channel on which ranks compare collectives. None if the engine compares each of them
+    /// itself, or there is one rank.
+    fn checks(&self) -> Option<Arc<dyn Checks>> {
+        None
+    }
+
     /// Breaks the world for all ranks.
     fn break_by(&self, fault: WorldFault);
 
     /// Leaves the world: the last handle of this rank is gone.
     fn leave(&self);
+}
+
+pub(crate) type CheckFuture<T> = Pin<Box<dyn Future<Output = Result<T, OpFault>> + Send>>;
+
+/// The channel on which ranks compare what they are about to start. It is apart from the channel of the
+/// operations: whatever these are, all ranks ask the same here, in the same order.
+pub(crate) trait Checks: Send + Sync {
+    /// Starts the comparison of a number with those of the other ranks, at this call. Returns whether all are
+    /// the same.
+    fn compare(&self, number: u64) -> CheckFuture<bool>;
+
+    /// Returns the bytes of all ranks. Ranks call it when a comparison has found a difference.
+    fn gather(&self, bytes: Vec<u8>) -> CheckFuture<Vec<Vec<u8>>>;
 }

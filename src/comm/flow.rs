@@ -115,6 +115,8 @@ impl Flow {
         let root = if let Exchange::Broadcast { root } = spec.communication.exchange { Some(root) } else { None };
         if let Some(rank) = peer.or(root).filter(|rank| *rank >= world.size()) {
             let fault = format!("names rank {rank}, but there are {} ranks, from 0 on", world.size());
+            // Its counterparts on other ranks would wait for ever.
+            world.reserve().abandon(format!("'{name}' {fault}"));
             return self.try_task(name, (), move || Err::<R, BoxError>(fault.into()));
         }
         let (unstarted, spec) = (Unstarted::new(world.reserve(), name.clone()), Arc::new(spec));

@@ -3,18 +3,21 @@
 //!
 //! The n-th collective that one rank starts meets the n-th of every other rank. The first rank that comes
 //! says what it is; if another rank starts something else, the world breaks.
+//!
+//! The n-th letter from one rank to another belongs to the n-th receive there. If that receive is dropped,
+//! its letter is discarded, and the letters of other receives stay theirs. A send ends at once.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use super::engine::{Engine, Issued};
 use super::health::Health;
-use super::op::{Op, OpFault, OpFuture, Peering, Place, Spec};
+use super::op::{Op, OpFault, OpFuture, Peering, Place};
+use super::report::disagreement;
 use crate::error::{BoxError, WorldFault};
 use crate::graph::{Exchange, Made, Shared};
-use crate::name::Name;
 use crate::sync::{Mutex, lock};
 
 /// What the ranks of a world share.
@@ -36,7 +39,7 @@ struct HallState {
 /// A collective that some ranks have started.
 struct Meeting {
     /// The rank that came first, and what it started.
-    first: (u32, Name, Arc<Spec>),
+    first: (u32, Op),
     given: Vec<Option<Shared>>,
     missing: u32,
     wakers: Vec<Option<Waker>>,
@@ -51,14 +54,18 @@ struct Route {
     tag: u32,
 }
 
+/// The letters from one rank to another. The n-th receive gets the n-th letter.
 #[derive(Default)]
 struct Mailbox {
-    letters: VecDeque<(Name, Shared)>,
-    /// The receives that wait, each with the number of its letter.
-    wakers: HashMap<u64, Waker>,
-    /// The number of letters that were taken, and of those that receives were promised.
-    taken: u64,
-    promised: u64,
+    /// The letters that lie here, by number.
+    letters: BTreeMap<u64, Op>,
+    /// The receives that wait, by the numbers of their letters.
+    wakers: BTreeMap<u64, Waker>,
+    /// The letters that have not come, and whose receives were dropped.
+    unwanted: BTreeSet<u64>,
+    /// The number of letters that were sent, and of receives that were started.
+    sent: u64,
+    expected: u64,
 }
 
 /// The engine of one rank.
@@ -96,17 +103,15 @@ impl Hall {
         }
         let ranks = self.size as usize;
         let meeting = state.meetings.entry(number).or_insert_with(|| Meeting {
-            first: (rank, op.name.clone(), op.spec.clone()),
+            first: (rank, op.clone()),
             given: vec![None; ranks],
             missing: self.size,
             wakers: vec![None; ranks],
             open: self.size,
         });
-        let (first, name, spec) = &meeting.first;
-        if *name != op.name || spec.communication != op.spec.communication {
-            let said = |name: &Name, spec: &Spec| format!("'{name}', {}", spec.communication);
-            let (first, second) = ((*first, said(name, spec)), (rank, said(&op.name, &op.spec)));
-            return Err(WorldFault::Disagree { place: format!("collective {number}"), first, second });
+        let (first, other) = &meeting.first;
+        if other.name != op.name || other.spec.communication != op.spec.communication {
+            return Err(disagreement(number, (*first, other.text()), (rank, op.text())));
         }
         meeting.given[rank as usize] = Some(op.given.clone());
         meeting.missing -= 1;
@@ -132,11 +137,28 @@ impl Hall {
         Poll::Ready(all)
     }
 
+    /// Notes that a rank does not need the values of a collective any more.
+    fn take_leave(&self, rank: u32, number: u64) {
+        let mut state = lock(&self.state);
+        let over = state.meetings.get_mut(&number).is_some_and(|meeting| {
+            meeting.wakers.get_mut(rank as usize).map(Option::take);
+            meeting.open -= 1;
+            meeting.open == 0
+        });
+        let over = over.then(|| state.meetings.remove(&number));
+        drop(state);
+        drop(over);
+    }
+
     fn send(&self, rank: u32, to: Peering, op: &Op) {
         let mut state = lock(&self.state);
         let mailbox = state.mail.entry(Route { from: rank, to: to.rank, tag: to.tag }).or_default();
-        mailbox.letters.push_back((op.name.clone(), op.given.clone()));
-        let waker = mailbox.wakers.remove(&mailbox.taken);
+        let number = mailbox.sent;
+        mailbox.sent += 1;
+        if !mailbox.unwanted.remove(&number) {
+            mailbox.letters.insert(number, op.clone());
+        }
+        let waker = mailbox.wakers.remove(&number);
         drop(state);
         waker.into_iter().for_each(Waker::wake);
     }
@@ -145,21 +167,15 @@ impl Hall {
     fn expect(&self, route: Route) -> u64 {
         let mut state = lock(&self.state);
         let mailbox = state.mail.entry(route).or_default();
-        mailbox.promised += 1;
-        mailbox.promised - 1
+        mailbox.expected += 1;
+        mailbox.expected - 1
     }
 
-    fn poll_letter(&self, route: Route, number: u64, waker: &Waker) -> Poll<Result<Shared, WorldFault>> {
+    fn poll_letter(&self, route: Route, number: u64, waker: &Waker) -> Poll<Result<Op, WorldFault>> {
         let mut state = lock(&self.state);
         let has_left = state.has_left[route.from as usize];
         let mailbox = state.mail.entry(route).or_default();
-        if mailbox.taken == number
-            && let Some((_, letter)) = mailbox.letters.pop_front()
-        {
-            mailbox.taken += 1;
-            let next = if mailbox.letters.is_empty() { None } else { mailbox.wakers.remove(&(number + 1)) };
-            drop(state);
-            next.into_iter().for_each(Waker::wake);
+        if let Some(letter) = mailbox.letters.remove(&number) {
             return Poll::Ready(Ok(letter));
         }
         if has_left {
@@ -167,6 +183,19 @@ impl Hall {
         }
         mailbox.wakers.insert(number, waker.clone());
         Poll::Pending
+    }
+
+    /// Discards the letter of a receive that was dropped.
+    fn discard(&self, route: Route, number: u64) {
+        let mut state = lock(&self.state);
+        let mailbox = state.mail.entry(route).or_default();
+        let waker = mailbox.wakers.remove(&number);
+        let letter = mailbox.letters.remove(&number);
+        if letter.is_none() {
+            mailbox.unwanted.insert(number);
+        }
+        drop(state);
+        drop((waker, letter));
     }
 
     /// Notes that a rank has left. The world breaks if another rank waits for it.
@@ -220,24 +249,71 @@ impl Local {
         let joined = self.hall.join(self.rank, &op);
         drop(issued);
         let (hall, place) = (self.hall.clone(), self.place());
+        let part = joined.map(|number| Part { hall: hall.clone(), rank: place.rank, number, is_taken: false });
         Box::pin(async move {
-            let number = joined.inspect_err(|fault| hall.break_by(fault))?;
-            let all = poll_fn(|cx| hall.poll_all(place.rank, number, cx.waker())).await;
+            let mut part = part.inspect_err(|fault| hall.break_by(fault))?;
+            let all = poll_fn(|cx| hall.poll_all(place.rank, part.number, cx.waker())).await;
+            part.is_taken = true;
             Ok(combined(place, &op, &all)?)
         })
     }
 
     fn receive(&self, op: Op, from: Option<Peering>) -> OpFuture {
         let (hall, place) = (self.hall.clone(), self.place());
-        let route = from.map(|from| Route { from: from.rank, to: self.rank, tag: from.tag });
-        let expected = route.map(|route| (route, self.hall.expect(route)));
+        let expected = from.map(|from| {
+            let route = Route { from: from.rank, to: self.rank, tag: from.tag };
+            Expected { hall: hall.clone(), route, number: hall.expect(route), is_taken: false }
+        });
         Box::pin(async move {
-            let Some((route, number)) = expected else { return Ok(combined(place, &op, &[])?) };
-            let letter = poll_fn(|cx| hall.poll_letter(route, number, cx.waker())).await;
+            let Some(mut expected) = expected else { return Ok(combined(place, &op, &[])?) };
+            let letter = poll_fn(|cx| hall.poll_letter(expected.route, expected.number, cx.waker())).await;
+            expected.is_taken = true;
             let letter = letter.inspect_err(|fault| hall.break_by(fault))?;
-            Ok(combined(place, &op, &[letter])?)
+            check_type(&letter, &op)?;
+            Ok(combined(place, &op, &[letter.given])?)
         })
     }
+}
+
+/// The part of a rank in a collective, until it has the values.
+struct Part {
+    hall: Arc<Hall>,
+    rank: u32,
+    number: u64,
+    is_taken: bool,
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        if !self.is_taken {
+            self.hall.take_leave(self.rank, self.number);
+        }
+    }
+}
+
+/// A letter that a receive expects.
+struct Expected {
+    hall: Arc<Hall>,
+    route: Route,
+    number: u64,
+    is_taken: bool,
+}
+
+impl Drop for Expected {
+    fn drop(&mut self) {
+        if !self.is_taken {
+            self.hall.discard(self.route, self.number);
+        }
+    }
+}
+
+/// Checks that a receive has the type of its letter: flows are not compared before they run.
+fn check_type(letter: &Op, receive: &Op) -> Result<(), BoxError> {
+    let (sent, received) = (letter.spec.communication.of, receive.spec.communication.of);
+    if sent == received {
+        return Ok(());
+    }
+    Err(format!("it receives a `{received}`, but '{}' sends a `{sent}`: let both have the same type", letter.name).into())
 }
 
 fn combined(place: Place, op: &Op, all: &[Shared]) -> Result<Made, BoxError> {

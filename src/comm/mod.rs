@@ -13,6 +13,7 @@ mod combine;
 mod compile;
 #[cfg(feature = "mpi")]
 mod control;
+mod detached;
 mod elements;
 mod engine;
 mod flow;
@@ -24,7 +25,9 @@ mod native;
 mod nodes;
 mod op;
 mod perform;
+mod report;
 mod run_comm;
+mod steps;
 mod transfers;
 mod turns;
 mod wire;

@@ -1,16 +1,19 @@
 //! One operation between ranks, as engines carry it out.
 
+use std::collections::hash_map::DefaultHasher;
 use std::future::Future;
+use std::hash::{Hash, Hasher};
 use std::pin::Pin;
 use std::sync::Arc;
 
 use super::native::{Element, Operation};
 use super::wire::Form;
 use crate::error::{BoxError, WorldFault};
-use crate::graph::{Communication, Made, Shared};
+use crate::graph::{Communication, Exchange, Made, Shared};
 use crate::name::Name;
 
 /// An operation that is not started.
+#[derive(Clone)]
 pub(crate) struct Op {
     /// The name of its node.
     pub(crate) name: Name,
@@ -19,6 +22,31 @@ pub(crate) struct Op {
     pub(crate) given: Shared,
     /// The other rank, and the number of the message, of a send or a receive. None if this rank has no peer.
     pub(crate) peer: Option<Peering>,
+}
+
+impl Op {
+    pub(crate) fn is_collective(&self) -> bool {
+        self.spec.communication.is_collective()
+    }
+
+    /// Returns the number of bytes that this rank gives, if all ranks must give equally many.
+    pub(crate) fn common_bytes(&self) -> Option<usize> {
+        use Exchange::{AllReduce, AllToAll, ReduceScatter};
+        let is_common = matches!(self.spec.communication.exchange, AllReduce { .. } | ReduceScatter { .. } | AllToAll);
+        is_common.then(|| (self.spec.form.encode)(&self.given).len())
+    }
+
+    /// Returns a number that is the same for the same operation, whatever its size is.
+    pub(crate) fn kind(&self) -> u64 {
+        let Communication { exchange, of, operator } = &self.spec.communication;
+        hash_of((&self.name, exchange, of, operator))
+    }
+
+    /// Returns its name, what it does, and its size, for messages.
+    pub(crate) fn text(&self) -> String {
+        let size = self.common_bytes().map_or(String::new(), |bytes| format!(", {bytes} bytes"));
+        format!("'{}', {}{size}", self.name, self.spec.communication)
+    }
 }
 
 /// The other rank of a send or a receive. Messages between two ranks with the same tag keep their order.
@@ -36,7 +64,7 @@ pub(crate) struct Spec {
     pub(crate) form: Form,
     /// The form of what a transport can make itself, if it can.
     pub(crate) made: Option<Form>,
-    /// The size of an element in bytes, of a value that is divided among the ranks.
+    /// The size of an element in bytes, of a value of which all ranks give equally much. Else 1.
     pub(crate) element: usize,
     /// The reduction, if transports know it.
     pub(crate) reduction: Option<(Element, Operation)>,
@@ -74,4 +102,11 @@ impl From<BoxError> for OpFault {
     fn from(error: BoxError) -> Self {
         Self::Value(error)
     }
+}
+
+/// Returns a hash that is the same on all ranks.
+pub(super) fn hash_of(of: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    of.hash(&mut hasher);
+    hasher.finish()
 }

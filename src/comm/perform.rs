@@ -5,7 +5,8 @@
 //!  1  the run's place among the work of the rank     earlier work has started all of its communication
 //!  2  the agreement of the ranks on the plan         before the first run of a plan
 //!  3  the operation's turn in its graph              collectives only
-//!  4  the engine's end
+//!  4  the comparison of the operation (`steps`)      collectives only
+//!  5  the engine's end
 //! ```
 
 use std::sync::Arc;
@@ -29,14 +30,14 @@ pub(super) async fn perform(run: Arc<RunComm>, name: Name, spec: Arc<Spec>, give
     let (member, op) = (entry.member.clone(), Op { name, spec, given, peer });
     let steps = async {
         entry.turn.come().await;
-        run.agreement.reach(&*member.engine, &run.order).await?;
+        run.agreement.reach(&member, &run.order).await?;
         if let Some(turn) = &turn {
             turn.come().await;
         }
         // Work behind this run does not wait until the operation has ended.
         drop(entry);
         check_whole(&member)?;
-        member.engine.start(op, Box::new(Issue { turn, run })).await
+        member.perform(op, Box::new(Issue { turn, run })).await
     };
     judged(&member, member.engine.health().watch(steps).await)
 }
@@ -48,7 +49,7 @@ pub(super) async fn perform_alone(mut unstarted: Unstarted, op: Op) -> Result<Ma
         unstarted.entry().turn.come().await;
         check_whole(&member)?;
         let turn = unstarted.start();
-        member.engine.start(op, Box::new(turn)).await
+        member.perform(op, Box::new(turn)).await
     };
     judged(&member, member.engine.health().watch(steps).await)
 }

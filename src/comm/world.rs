@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::engine::Engine;
 use super::local::Hall;
 use super::op::Place;
+use super::steps::Steps;
 use super::turns::{Turn, Turns};
 use crate::error::{Error, Kind, Result, WorldFault};
 use crate::sync::{AtomicU64, Ordering};
@@ -62,6 +63,7 @@ pub(crate) struct Member {
     /// The order of runs, and of operations of flows.
     entries: Arc<Turns>,
     next_entry: AtomicU64,
+    pub(super) steps: Steps,
 }
 
 impl World {
@@ -79,7 +81,7 @@ impl World {
     }
 
     pub(super) fn of(engine: Box<dyn Engine>) -> Self {
-        Self(Arc::new(Member { engine, entries: Arc::default(), next_entry: AtomicU64::new(0) }))
+        Self(Arc::new(Member { engine, entries: Arc::default(), next_entry: AtomicU64::new(0), steps: Steps::default() }))
     }
 
     /// Returns the number of this rank, from 0 on.
@@ -119,9 +121,16 @@ pub(crate) struct Entry {
 impl Entry {
     /// Breaks the world: this rank will not do what other ranks may wait for.
     pub(super) fn abandon(&self, why: String) {
-        let Place { rank, size } = self.member.engine.place();
+        self.member.abandon(why);
+    }
+}
+
+impl Member {
+    /// Breaks the world: this rank will not do what other ranks may wait for.
+    pub(super) fn abandon(&self, why: String) {
+        let Place { rank, size } = self.engine.place();
         if size > 1 {
-            self.member.engine.break_by(WorldFault::Abandoned { rank, why });
+            self.engine.break_by(WorldFault::Abandoned { rank, why });
         }
     }
 }

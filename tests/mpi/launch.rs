@@ -41,6 +41,22 @@ pub(crate) fn each_rank(ranks: u32, test: &str, rank: impl FnOnce(World)) {
     });
 }
 
+/// As [`each_rank`], for a world that breaks: MPI is not finalised, and the launcher may say so.
+pub(crate) fn each_rank_of_broken(ranks: u32, test: &str, rank: impl FnOnce(World)) {
+    if is_rank() {
+        keep_panics();
+        let world = World::mpi().unwrap();
+        let number = world.rank();
+        rank(world);
+        note_well(number);
+        return wait_for(ranks);
+    }
+    all(test, ranks, |launcher, ranks, test| {
+        let Launched { text, well, .. } = launcher.launch(&[], (ranks, ranks), test);
+        assert!(well == ranks, "{}: {well} of {ranks} ranks: {text}", launcher.path.display());
+    });
+}
+
 /// Notes that a rank has ended well.
 pub(crate) fn note_well(rank: u32) {
     fs::write(folder().join(rank.to_string()), "").unwrap();

@@ -5,14 +5,19 @@
 
 use std::borrow::Cow;
 use std::ffi::c_int;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use super::calls::{Called, Calls, Failed, Handle, ListsAt, Memory, count};
+use super::checks::Channel;
 use super::path::{Buffers, Start, Step};
 use super::progress::{Progress, Request};
 use crate::comm::control::Control;
-use crate::comm::engine::{Engine, Issued};
+use crate::comm::detached::detach;
+use crate::comm::engine::{Checks, Engine, Issued};
 use crate::comm::health::Health;
 use crate::comm::op::{Op, OpFault, OpFuture, Peering, Place};
 use crate::comm::wire::Fill;
@@ -21,6 +26,7 @@ use crate::graph::{Exchange, Made, Shared};
 
 pub(super) struct Mpi<H> {
     inner: Arc<Inner<H>>,
+    checks: Arc<Channel<H>>,
     health: Arc<Health>,
     control: Arc<Control>,
     /// The number of the world.
@@ -31,6 +37,8 @@ struct Inner<H> {
     progress: Arc<Progress<H>>,
     comm: H,
     place: Place,
+    control: Arc<Control>,
+    number: u32,
 }
 
 /// The bytes of a value that a rank gives.
@@ -61,13 +69,15 @@ impl Outgoing {
 impl<H: Handle> Mpi<H> {
     pub(super) fn new(
         progress: Arc<Progress<H>>,
-        (comm, place): (H, Place),
+        ([comm, comparisons, reports], place): ([H; 3], Place),
         control: Arc<Control>,
         (number, deadline): (u32, Duration),
     ) -> Self {
         let health = Arc::<Health>::default();
         control.add(number, health.clone(), deadline);
-        Self { inner: Arc::new(Inner { progress, comm, place }), health, control, number }
+        let checks = Channel { progress: progress.clone(), size: place.size, comparisons, reports };
+        let inner = Arc::new(Inner { progress, comm, place, control: control.clone(), number });
+        Self { inner, checks: Arc::new(checks), health, control, number }
     }
 }
 
@@ -93,6 +103,10 @@ impl<H: Handle> Engine for Mpi<H> {
             }
             ended
         })
+    }
+
+    fn checks(&self) -> Option<Arc<dyn Checks>> {
+        if self.inner.place.size > 1 { Some(self.checks.clone()) } else { None }
     }
 
     fn break_by(&self, fault: WorldFault) {
@@ -154,10 +168,22 @@ impl<H: Handle> Inner<H> {
         let (given, tag) = (Outgoing::new(&op), self.tag(tag));
         let from = given.memory();
         // SAFETY: the buffers keep the memory.
-        let request =
+        let mut request =
             self.request(Buffers::of(given, from.bytes), move |calls, comm| unsafe { calls.send(from, rank, tag, comm) });
         drop(issued);
-        request.await?;
+        match poll_fn(|cx| Poll::Ready(Pin::new(&mut request).poll(cx))).await {
+            Poll::Ready(end) => drop(end?),
+            // MPI ends a send of a large value when it is received. Two ranks that each await a send before
+            // they receive would wait for ever. So a send ends when it is issued; the buffers keep the value.
+            Poll::Pending => {
+                let (control, number) = (self.control.clone(), self.number);
+                detach(async move {
+                    if let Err(failed) = request.await {
+                        control.break_by(number, WorldFault::Transport { what: failed.to_string() });
+                    }
+                });
+            }
+        }
         Ok((op.spec.finish)(None))
     }
 
@@ -307,14 +333,14 @@ impl<H: Handle> Inner<H> {
 }
 
 /// The number of bytes of each rank in a gather, and where they begin.
-struct Lists {
-    counts: Vec<c_int>,
+pub(super) struct Lists {
+    pub(super) counts: Vec<c_int>,
     starts: Vec<c_int>,
-    total: usize,
+    pub(super) total: usize,
 }
 
 impl Lists {
-    fn new(counts: Vec<c_int>) -> Called<Self> {
+    pub(super) fn new(counts: Vec<c_int>) -> Called<Self> {
         let (mut starts, mut total) = (Vec::with_capacity(counts.len()), 0);
         for &bytes in &counts {
             starts.push(count(total)?);
@@ -323,7 +349,7 @@ impl Lists {
         Ok(Self { counts, starts, total })
     }
 
-    fn memory(&self) -> ListsAt {
+    pub(super) fn memory(&self) -> ListsAt {
         ListsAt(self.counts.as_ptr(), self.starts.as_ptr())
     }
 }

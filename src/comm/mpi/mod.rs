@@ -4,6 +4,7 @@
 // an algorithm for collectives, which are MPI's own.
 
 mod calls;
+mod checks;
 mod engine;
 mod library;
 mod open;

@@ -114,12 +114,13 @@ impl<H: Handle> Started for Process<H> {
     fn engine(&self, deadline: Duration) -> Result<Box<dyn engine::Engine>, String> {
         let mut worlds = lock(&self.worlds);
         let comm_of = |calls: &Calls<H>| {
-            let comm = calls.duplicate(calls.constants.world)?;
-            Ok((comm, calls.place(comm)?))
+            let copy = || calls.duplicate(calls.constants.world);
+            let comms = [copy()?, copy()?, copy()?];
+            Ok((comms, calls.place(comms[0])?))
         };
-        let (comm, (rank, size)) = self.progress.path.with(comm_of).map_err(|failed: Failed| failed.to_string())?;
+        let (comms, (rank, size)) = self.progress.path.with(comm_of).map_err(|failed: Failed| failed.to_string())?;
         *worlds += 1;
-        let at = (comm, Place { rank, size });
+        let at = (comms, Place { rank, size });
         Ok(Box::new(Engine::new(self.progress.clone(), at, self.control.clone(), (*worlds - 1, deadline))))
     }
 

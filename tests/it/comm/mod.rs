@@ -3,6 +3,7 @@
 mod checks;
 mod collectives;
 mod drawn;
+mod drops;
 mod failures;
 mod flows;
 mod order;

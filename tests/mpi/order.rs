@@ -1,0 +1,154 @@
+//! Programs that deadlock with raw MPI: errors on all ranks.
+
+use anabranch::comm::World;
+use anabranch::scope::{Max, Operator, Sum};
+use anabranch::{Executor, Flow, Name, Result};
+use futures::executor::block_on;
+
+use crate::launch::{each_rank, each_rank_of_broken};
+
+/// Runs a flow.
+fn flow<R>(flow: impl AsyncFnOnce(&Flow) -> Result<R>) -> Result<R> {
+    block_on(Executor::inline().flow(flow))
+}
+
+fn sum(f: &Flow, world: &World, name: &'static str, length: usize) -> anabranch::Var<Vec<f64>> {
+    let x = f.value("x", vec![1.0; length]);
+    f.all_reduce(world, name, &x, Sum)
+}
+
+#[test]
+fn different_collectives_are_an_error_on_all_ranks() {
+    // Seen to hang without the comparison.
+    each_rank_of_broken(3, "order::different_collectives_are_an_error_on_all_ranks", |world| {
+        let ended = flow(async |f: &Flow| {
+            let x = f.value("x", vec![1.0, 2.0]);
+            if world.rank() == 2 {
+                f.get(&f.broadcast(&world, "first", &x, 0)).await?;
+            } else {
+                f.get(&f.all_reduce(&world, "sum", &x, Sum)).await?;
+            }
+            Ok(())
+        });
+        let error = ended.unwrap_err();
+        let text = format!("{error:#}");
+        assert!(error.is_world_broken(), "{text}");
+        let said = "the ranks disagree about collective 0, counted from 0: on rank 0 it is 'sum', all-reduce (+) of alloc::vec::Vec<f64>, 16 bytes, on rank 2 'first', broadcast by rank 0 of alloc::vec::Vec<f64>.";
+        assert!(text.contains(said), "{text}");
+    });
+}
+
+#[test]
+fn another_operator_of_the_same_name_is_an_error() {
+    struct Plus;
+    impl Operator<f64> for Plus {
+        fn name(&self) -> Name {
+            Operator::<f64>::name(&Sum)
+        }
+        fn identity(&self) -> f64 {
+            0.0
+        }
+        fn combine(&self, before: f64, behind: f64) -> f64 {
+            before + behind
+        }
+    }
+    each_rank_of_broken(2, "order::another_operator_of_the_same_name_is_an_error", |world| {
+        let ended = flow(async |f: &Flow| {
+            let x = f.value("x", 1.0);
+            let sum =
+                if world.rank() == 0 { f.all_reduce(&world, "sum", &x, Sum) } else { f.all_reduce(&world, "sum", &x, Plus) };
+            Ok(*f.get(&sum).await?)
+        });
+        let text = format!("{:#}", ended.unwrap_err());
+        assert!(text.contains("on rank 1 the same by its name and types, with another operator"), "{text}");
+    });
+}
+
+#[test]
+fn lengths_that_differ_fail_the_operation_on_all_ranks_and_the_world_goes_on() {
+    each_rank(2, "order::lengths_that_differ_fail_the_operation_on_all_ranks_and_the_world_goes_on", |world| {
+        for round in 0..20 {
+            let ended = flow(async |f: &Flow| Ok(f.get(&sum(f, &world, "sum", 3 + world.rank() as usize)).await?.len()));
+            let error = ended.unwrap_err();
+            assert!(!error.is_world_broken(), "{error:#}");
+            let text = format!("{error:#}");
+            assert!(text.contains("rank 0 gives 3 elements, and rank 1 gives 4: let all ranks give equally many"), "{text}");
+            let ended = flow(async |f: &Flow| Ok(f.get(&sum(f, &world, "sum", 5 + round % 3)).await?[0]));
+            assert_eq!(ended.unwrap(), 2.0);
+        }
+    });
+}
+
+#[test]
+fn a_way_that_one_rank_takes_is_an_error_though_all_ranks_know_both() {
+    // Seen to give values of different operations when known pairs were not compared.
+    each_rank_of_broken(2, "order::a_way_that_one_rank_takes_is_an_error_though_all_ranks_know_both", |world| {
+        let ended = flow(async |f: &Flow| {
+            let x = f.value("x", f64::from(world.rank()));
+            for round in 0..40 {
+                let differs = round == 37 && world.rank() == 1;
+                let is_sum = (round % 3 == 0) != differs;
+                let y = if is_sum { f.all_reduce(&world, "sum", &x, Sum) } else { f.all_reduce(&world, "largest", &x, Max) };
+                let y = *f.get(&y).await?;
+                assert!(round < 37, "{y} of different operations");
+            }
+            Ok(())
+        });
+        let text = format!("{:#}", ended.unwrap_err());
+        let said = "the ranks disagree about collective 37, counted from 0: on rank 0 it is 'largest', all-reduce (max) of f64, 8 bytes, on rank 1 'sum', all-reduce (+) of f64, 8 bytes";
+        assert!(text.contains(said), "{text}");
+    });
+}
+
+#[test]
+fn a_plan_beside_an_operation_of_a_flow_is_an_error() {
+    each_rank_of_broken(2, "order::a_plan_beside_an_operation_of_a_flow_is_an_error", |world| {
+        let mut g = anabranch::Graph::new();
+        let x = g.input::<f64>("x");
+        let total = g.all_reduce("total", &x, Sum);
+        g.output("total", &total);
+        let (exec, plan) = (Executor::inline(), g.compile_for(&world).unwrap());
+        let error = if world.rank() == 0 {
+            block_on(exec.run(&plan, anabranch::inputs! { "x" => 1.0 })).unwrap_err()
+        } else {
+            flow(async |f: &Flow| Ok(f.get(&sum(f, &world, "sum", 1)).await?[0])).unwrap_err()
+        };
+        let text = format!("{error:#}");
+        let said = "on rank 0 it is the comparison of the graphs before the first run of a plan, with the first node 'total', on rank 1 'sum', all-reduce";
+        assert!(text.contains(said), "{text}");
+    });
+}
+
+#[test]
+fn a_message_behind_a_collective_does_not_wait_for_all_ranks() {
+    // Seen to hang when the turn was kept until the ranks had agreed.
+    each_rank(2, "order::a_message_behind_a_collective_does_not_wait_for_all_ranks", |world| {
+        let ended = flow(async |f: &Flow| {
+            if world.rank() == 0 {
+                let sum = sum(f, &world, "sum", 4);
+                let sent = f.send_to(&world, "send", &f.value("y", 7_u32), 1);
+                f.get(&sent).await?;
+                return Ok(f.get(&sum).await?[0]);
+            }
+            let received = f.recv_from::<u32>(&world, "receive", 0);
+            assert_eq!(*f.get(&received).await?, 7);
+            Ok(f.get(&sum(f, &world, "sum", 4)).await?[0])
+        });
+        assert_eq!(ended.unwrap(), 2.0);
+    });
+}
+
+#[test]
+fn ranks_that_await_large_sends_before_they_receive_go_on() {
+    // Seen to hang when a send ended with its receive.
+    each_rank(2, "order::ranks_that_await_large_sends_before_they_receive_go_on", |world| {
+        let other = 1 - world.rank();
+        let ended = flow(async |f: &Flow| {
+            let x = f.value("x", vec![f64::from(world.rank()); 1 << 20]);
+            f.get(&f.send_to(&world, "send", &x, other)).await?;
+            let received = f.get(&f.recv_from::<Vec<f64>>(&world, "receive", other)).await?;
+            Ok((received.len(), received[0], received[received.len() - 1]))
+        });
+        assert_eq!(ended.unwrap(), (1 << 20, f64::from(other), f64::from(other)));
+    });
+}
