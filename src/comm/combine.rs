@@ -1,5 +1,6 @@
 //! What each operation makes of the values of the ranks.
 
+use std::any::type_name;
 use std::sync::Arc;
 
 use bytemuck::Pod;

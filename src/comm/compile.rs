@@ -40,17 +40,18 @@ impl Graph {
         check_places(self, place.size)?;
         let spread = Spread::new(self, place)?;
         let whole = &spread.graph;
-        let Some(slot) = whole.context else { return self.compile_with(policy) };
         check_same(whole)?;
         check_pairs(whole, place.size)?;
         check_waits(whole, place.size)?;
         whole.check()?;
-        let order = Arc::new(Order::new(whole, place.rank, place.size));
-        let agreement = Arc::new(Agreement::new());
-        let world = world.clone();
-        let make = move || -> SharedContext { Arc::new(RunComm::new(world.reserve(), order.clone(), agreement.clone())) };
+        let context = whole.context.map(|slot| {
+            let order = Arc::new(Order::new(whole, place.rank, place.size));
+            let (agreement, world) = (Arc::new(Agreement::new()), world.clone());
+            let make = move || -> SharedContext { Arc::new(RunComm::new(world.reserve(), order.clone(), agreement.clone())) };
+            Context { slot, make: Arc::new(make) }
+        });
         let part = spread.part();
         let elsewhere = Spread::elsewhere(self, &part);
-        part.compiled(policy, false, Some(Context { slot, make: Arc::new(make) }), elsewhere)
+        part.compiled(policy, false, context, elsewhere)
     }
 }

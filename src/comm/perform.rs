@@ -42,6 +42,18 @@ pub(super) async fn perform(run: Arc<RunComm>, name: Name, spec: Arc<Spec>, give
     judged(&member, member.engine.health().watch(steps).await)
 }
 
+/// Takes part in the agreement of the ranks on a plan, on a rank that may have no operation in it.
+pub(super) async fn agree(run: Arc<RunComm>) -> Result<Made, BoxError> {
+    let entry = run.entry().expect("a run has its place until it ends");
+    let member = entry.member.clone();
+    let steps = async {
+        entry.turn.come().await;
+        run.agreement.reach(&member, &run.order).await?;
+        Ok(Box::new(()) as Made)
+    };
+    judged(&member, member.engine.health().watch(steps).await)
+}
+
 /// Performs an operation of a flow, which has a place of its own in the order of the rank's work.
 pub(super) async fn perform_alone(mut unstarted: Unstarted, op: Op) -> Result<Made, BoxError> {
     let member = unstarted.entry().member.clone();

@@ -1,5 +1,6 @@
 //! The communication of one run: its place in the order of the rank's work, and the turns of its collectives.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -7,7 +8,7 @@ use super::agreement::Agreement;
 use super::turns::{Turn, Turns};
 use super::world::Entry;
 use crate::error::{Error, Result};
-use crate::graph::RunContext;
+use crate::graph::{RunContext, SharedContext};
 use crate::name::Name;
 use crate::ranks::Order;
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
@@ -34,6 +35,12 @@ impl RunComm {
     pub(super) fn new(entry: Entry, order: Arc<Order>, agreement: Arc<Agreement>) -> Self {
         let units = (0..order.units).map(|_| Unit::default()).collect();
         Self { entry: Mutex::new(Some(Arc::new(entry))), order, agreement, units, started: AtomicU64::new(0) }
+    }
+
+    /// Returns the communication of the run whose context a job has got.
+    pub(super) fn of(context: Option<SharedContext>) -> Arc<Self> {
+        let context: Arc<dyn Any + Send + Sync> = context.expect("a plan with communication has a context");
+        context.downcast().expect("it is made by `compile_for`")
     }
 
     /// Returns the run's place in the order of the rank's work, before all of its operations were started.

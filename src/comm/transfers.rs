@@ -6,13 +6,13 @@
 //!  x on rank 0, y on all ranks    rank 0: x, 'x to all', y      others: 'x to all', y
 //! ```
 
-use std::any::Any;
+use std::any::TypeId;
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::combine::{broadcast_of, nothing, receive_of, send_of};
 use super::op::{Place, Spec};
-use super::perform::perform;
+use super::perform::{agree, perform};
 use super::run_comm::RunComm;
 use super::wire::{Form, Wire};
 use crate::error::{Kind, Result};
@@ -45,7 +45,7 @@ impl Graph {
     /// # Ok::<(), anabranch::Error>(())
     /// ```
     pub fn wire<T: Wire>(&mut self) {
-        self.wires.insert(std::any::TypeId::of::<T>(), Arc::new(Form::of::<T>()));
+        self.wires.insert(TypeId::of::<T>(), Arc::new(Form::of::<T>()));
     }
 }
 
@@ -117,7 +117,11 @@ impl Spread {
         }
         // A transfer to all ranks reads nothing on the ranks that get the value.
         self.graph.shape_mut().edges_mut().retain(|edge| is_in[edge.source.index()]);
-        self.graph.part(&is_in)
+        let mut part = self.graph.part(&is_in);
+        if part.context.is_some() && part.shape().nodes().iter().all(|node| node.communication.is_none()) {
+            add_agreement(&mut part);
+        }
+        part
     }
 
     /// Returns what goes into runs on other ranks, and comes out there.
@@ -130,6 +134,28 @@ impl Spread {
             (!is_here).then(|| (name.clone(), rank))
         });
         Elsewhere { inputs: inputs.collect(), outputs: outputs.collect() }
+    }
+}
+
+/// Adds a node that takes part in the agreement of the ranks, to a part without operations outside of its
+/// loops and branches.
+fn add_agreement(part: &mut Graph) {
+    let mut name = "agreement".to_owned();
+    while part.shape().nodes().iter().any(|node| *node.name == *name) {
+        name.push('\'');
+    }
+    let mut job = part.job(name.into());
+    job.read_context();
+    _ = job.make::<()>();
+    job.end(Box::new(Agree));
+}
+
+struct Agree;
+
+impl Job for Agree {
+    fn start(&self, _: Vec<Shared>, context: Option<SharedContext>) -> JobFuture {
+        let run = RunComm::of(context);
+        Box::pin(async move { Ok(vec![agree(run).await?]) })
     }
 }
 
@@ -284,8 +310,7 @@ pub(super) struct Carry {
 
 impl Job for Carry {
     fn start(&self, given: Vec<Shared>, context: Option<SharedContext>) -> JobFuture {
-        let context: Arc<dyn Any + Send + Sync> = context.expect("a plan with communication has a context");
-        let run: Arc<RunComm> = context.downcast().expect("it is made by `compile_for`");
+        let run = RunComm::of(context);
         let given = given.into_iter().next().unwrap_or_else(nothing);
         let (name, spec, makes) = (self.name.clone(), self.spec.clone(), self.makes);
         Box::pin(async move {

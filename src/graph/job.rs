@@ -81,16 +81,20 @@ impl NewJob<'_> {
         let shape = self.graph.shape_mut();
         shape.nodes_mut()[self.node.index()].communication = Some(Arc::new(communication));
         before.into_iter().for_each(|before| shape.order(before, self.node));
+        self.read_context();
+    }
+
+    /// Lets the job read the context of the run.
+    pub(crate) fn read_context(&mut self) {
         let Graph { context, layout, .. } = &mut *self.graph;
         self.context = Some(*context.get_or_insert_with(|| layout.slot()));
     }
 
     /// Makes the job a transfer, which is a node of communication that no loop or branch needs an order with.
     pub(crate) fn transfer(&mut self, communication: Communication, ranks: Ranks) {
-        let Graph { context, layout, shape, .. } = &mut *self.graph;
-        let node = &mut Arc::make_mut(shape).nodes_mut()[self.node.index()];
+        let node = &mut self.graph.shape_mut().nodes_mut()[self.node.index()];
         (node.communication, node.ranks) = (Some(Arc::new(communication)), Some(ranks));
-        self.context = Some(*context.get_or_insert_with(|| layout.slot()));
+        self.read_context();
     }
 
     /// Adds a read of a value of this graph, by its number. If `is_here` is false, the graph shows the read,

@@ -102,7 +102,8 @@ impl Drawn {
         let open: Vec<usize> = (0..self.made.len()).filter(|&at| !self.made[at].is_taken).collect();
         let reads: Vec<usize> = (0..1 + self.dice.below(3)).map(|_| open[self.dice.below(open.len())]).collect();
         let last = reads[reads.len() - 1];
-        let (kind, mut at) = (self.dice.below(12), self.place());
+        let kinds = if self.ranks > 1 { 12 } else { 11 };
+        let (kind, mut at) = (11 - self.dice.below(kinds), self.place());
         let is_sole =
             !self.made[last].is_read && !self.made[last].is_kept && reads.iter().filter(|read| **read == last).count() == 1;
         // A value that goes to all ranks stays on the first of them, too.
@@ -115,7 +116,7 @@ impl Drawn {
             Counted::new(mix(n, all.iter().map(|each| &each.0[..]).chain([&end.0[..]])))
         };
         let (value, words, takes) = match kind {
-            0 => {
+            2 => {
                 at = None;
                 let word_of = self.made[last].words[0];
                 let word = g.task(format!("{name} of"), &end, |end: &Counted| end.0[0]);
@@ -133,7 +134,7 @@ impl Drawn {
                 let words = (0..times).fold(self.made[last].words.clone(), |words, _| mix(7, [&words[..]].into_iter()));
                 (value, words, false)
             }
-            2 if self.ranks > 1 => {
+            0 => {
                 // The ranks exchange a value inside a loop.
                 at = None;
                 let value = g.repeat(name, &end, anabranch::graph::times(2), |b, x| {
@@ -163,11 +164,11 @@ impl Drawn {
         if let Some(rank) = at {
             g.node(&value).rank(rank);
         }
-        let used: &[usize] = if kind == 1 || kind == 2 { &[last] } else { &reads };
+        let used: &[usize] = if kind < 2 { &[last] } else { &reads };
         used.iter().for_each(|&read| self.made[read].is_read = true);
         self.made[last].is_taken |= takes;
         self.order(&value, &reads);
-        self.made.push(Made { value, words, at, is_read: false, is_kept: kind == 1 || kind == 2, is_taken: false });
+        self.made.push(Made { value, words, at, is_read: false, is_kept: kind < 2, is_taken: false });
     }
 
     /// Lets some nodes wait for one that they do not read.
@@ -187,6 +188,16 @@ impl Drawn {
                 self.outputs.push((name, made.at, made.words.clone()));
             }
         }
+    }
+
+    /// Returns the nodes with their ranks, and what they read, for messages.
+    pub(crate) fn text(&self) -> String {
+        let shape = self.graph.shape();
+        let reads = |node| {
+            let edges = shape.edges().iter().filter(move |edge| edge.target == node);
+            edges.map(|edge| format!(" {} ({:?})", shape.nodes()[edge.source.index()].name, edge.kind)).collect::<String>()
+        };
+        shape.ids().zip(shape.nodes()).map(|(id, node)| format!("{} {:?}:{}\n", node.name, node.ranks, reads(id))).collect()
     }
 
     /// Runs the graph on this rank.

@@ -20,9 +20,9 @@ fn random_graphs_on_random_ranks_give_the_bits_of_one_rank() {
                 async move {
                     let drawn = Drawn::new(seed, ranks);
                     let exec = Executor::sim(seed * 10 + u64::from(world.rank()));
-                    let outputs = drawn.run(&world, &exec).await.unwrap_or_else(|error| panic!("{what}: {error:#}"));
+                    let outputs =
+                        drawn.run(&world, &exec).await.unwrap_or_else(|error| panic!("{what}: {error:#}\n{}", drawn.text()));
                     drawn.check(world.rank(), outputs, what);
-                    world
                 }
             };
             block_on(join_all(World::local(ranks).unwrap().into_iter().map(run)));
