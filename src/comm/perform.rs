@@ -76,7 +76,11 @@ fn judged(member: &Member, ended: Result<Result<Made, OpFault>, WorldFault>) -> 
     let fault = match ended {
         Ok(Ok(made)) => return Ok(made),
         Ok(Err(OpFault::Value(error))) => return Err(error),
-        Ok(Err(OpFault::World(fault))) | Err(fault) => fault,
+        Ok(Err(OpFault::World(fault))) => {
+            member.engine.break_by(fault.clone());
+            fault
+        }
+        Err(fault) => fault,
     };
     // The first fault is the cause of the others.
     let fault = member.engine.health().fault().unwrap_or(fault);

@@ -252,6 +252,10 @@ impl<H: Handle> Calls<H> {
             // SAFETY: MPI-2 and later accept null for both arguments of the program.
             let code = unsafe { (self.functions.init_thread)(none, none.cast(), SERIALIZED, out) };
             self.check("MPI_Init_thread", code)?;
+            // Open MPI reports errors inside of collectives of any communicator to this one, and would abort.
+            // SAFETY: MPI is initialised.
+            let code = unsafe { (self.functions.set_errhandler)(self.constants.world, self.constants.errors_return) };
+            self.check("MPI_Comm_set_errhandler", code)?;
         } else {
             // SAFETY: MPI is initialised.
             self.check("MPI_Query_thread", unsafe { (self.functions.query_thread)(&raw mut provided) })?;

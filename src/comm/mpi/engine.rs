@@ -95,14 +95,8 @@ impl<H: Handle> Engine for Mpi<H> {
     }
 
     fn start(&self, op: Op, issued: Issued) -> OpFuture {
-        let (inner, control, number) = (self.inner.clone(), self.control.clone(), self.number);
-        Box::pin(async move {
-            let ended = inner.perform(op, issued).await;
-            if let Err(OpFault::World(fault)) = &ended {
-                control.break_by(number, fault.clone());
-            }
-            ended
-        })
+        let inner = self.inner.clone();
+        Box::pin(async move { inner.perform(op, issued).await })
     }
 
     fn checks(&self) -> Option<Arc<dyn Checks>> {
