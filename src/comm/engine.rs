@@ -20,8 +20,9 @@ pub(crate) trait Engine: Send + Sync {
 
     fn health(&self) -> &Arc<Health>;
 
-    /// Starts an operation. If it ends with a fault of the world, the caller breaks the world. Collectives are started in the same order on all ranks: the next one is started
-    /// when `issued` is dropped, so the future keeps it until the transport has all parts of this one.
+    /// Starts an operation. If it ends with a fault of the world, the caller breaks the world. Collectives
+    /// are started in the same order on all ranks: the next one is started when `issued` is dropped, so the
+    /// future keeps it until the transport has all parts of this one.
     fn start(&self, op: Op, issued: Issued) -> OpFuture;
 
     /// Returns the channel on which ranks compare collectives. None if the engine compares each of them

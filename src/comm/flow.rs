@@ -28,10 +28,12 @@ impl Flow {
     /// communication that was pushed before for this world has started.
     ///
     /// # Errors
-    /// The variable is poisoned if the world is broken, or if the lengths differ.
+    /// The variable is poisoned if the world is broken, if the lengths differ, or if ranks push different
+    /// operations, which breaks the world.
     ///
     /// # Cancellation
-    /// If it is dropped before it is started, with its flow or because `x` has failed, the world breaks.
+    /// If it is dropped before it is started, with its flow or because `x` has failed, the world breaks. Over
+    /// MPI, it may be started only when all ranks have come to it.
     ///
     /// # Examples
     /// ```
@@ -98,13 +100,15 @@ impl Flow {
     }
 
     /// Pushes a send to rank `to`: a [`Flow::recv_from`] there gets the value. Messages from one rank to
-    /// another keep their order. See [`Flow::all_reduce`].
+    /// another keep their order. It ends when it is issued, and does not wait for the receive. See
+    /// [`Flow::all_reduce`].
     #[must_use = "its failure is not reported: `get` it, even if only its effect matters"]
     pub fn send_to<V: Wire>(&self, world: &World, name: impl Into<Name>, x: &Var<V>, to: u32) -> Var<()> {
         self.communicate(world, name.into(), x, combine::send::<V>(Peer::rank(to)), Some(to))
     }
 
-    /// Pushes a receive of the next value that rank `from` sends to this rank; see [`Flow::send_to`].
+    /// Pushes a receive of the next value that rank `from` sends to this rank; see [`Flow::send_to`]. If it
+    /// is dropped after its start, its value is discarded: later receives get later values.
     #[must_use = "its failure is not reported: `get` it, even if only its effect matters"]
     pub fn recv_from<V: Wire>(&self, world: &World, name: impl Into<Name>, from: u32) -> Var<V> {
         let nothing = self.value("nothing", ());

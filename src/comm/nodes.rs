@@ -83,7 +83,7 @@ impl Graph {
     }
 
     /// Adds a send: each rank gives its value to its peer, a rank or a [`Peer`], in which case a rank may
-    /// have none. It ends when the value may be dropped. A [`Graph::recv_from`] there gets it: the n-th send
+    /// have none. It ends when it is issued. A [`Graph::recv_from`] there gets it: the n-th send
     /// from one rank to another belongs to the n-th receive, in the order in which this graph's nodes were
     /// added. Loops and branches have pairs of their own.
     pub fn send_to<V: Wire>(&mut self, name: impl Into<Name>, x: &Value<V>, to: impl Into<Peer>) -> Value<()> {

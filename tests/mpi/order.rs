@@ -4,6 +4,7 @@ use anabranch::comm::World;
 use anabranch::scope::{Max, Operator, Sum};
 use anabranch::{Executor, Flow, Name, Result};
 use futures::executor::block_on;
+use futures::future::poll_immediate;
 
 use crate::launch::{each_rank, each_rank_of_broken};
 
@@ -151,5 +152,24 @@ fn ranks_that_await_large_sends_before_they_receive_go_on() {
             Ok((received.len(), received[0], received[received.len() - 1]))
         });
         assert_eq!(ended.unwrap(), (1 << 20, f64::from(other), f64::from(other)));
+    });
+}
+
+#[test]
+fn a_collective_that_is_dropped_before_it_is_started_breaks_the_world() {
+    each_rank_of_broken(2, "order::a_collective_that_is_dropped_before_it_is_started_breaks_the_world", |world| {
+        if world.rank() == 1 {
+            let exec = Executor::inline();
+            let mut flow = Box::pin(exec.flow(async |f: &Flow| {
+                let x = f.value("x", vec![1.0; 3]);
+                f.get(&f.broadcast(&world, "first", &x, 0)).await.map(drop)
+            }));
+            assert!(block_on(poll_immediate(&mut flow)).is_none());
+        }
+        while world.error().is_none() {
+            std::thread::yield_now();
+        }
+        let text = world.error().unwrap().to_string();
+        assert!(text.contains("rank 1 has abandoned the run: 'first' was dropped before it was started"), "{text}");
     });
 }

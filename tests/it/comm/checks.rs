@@ -34,6 +34,7 @@ fn a_graph_with_communication_needs_a_world() {
 
 #[test]
 fn a_receive_without_a_send_is_an_error() {
+    // Seen to fail without `check_pairs`.
     insta::assert_snapshot!(mistake(2, |g, x| {
         let _ = g.send_to("send", &x, Peer::next());
         let received = g.recv_from::<f64>("receive", Peer::ring(-1));
@@ -43,6 +44,7 @@ fn a_receive_without_a_send_is_an_error() {
 
 #[test]
 fn a_send_without_a_receive_is_an_error() {
+    // Seen to fail without `check_pairs`.
     insta::assert_snapshot!(mistake(3, |g, x| {
         let sent = g.send_to("send", &x, 2);
         g.output("out", &sent);
@@ -51,6 +53,7 @@ fn a_send_without_a_receive_is_an_error() {
 
 #[test]
 fn a_receive_of_another_type_is_an_error() {
+    // Seen to fail without `check_pairs`.
     insta::assert_snapshot!(mistake(2, |g, x| {
         let _ = g.send_to("send", &x, Peer::next());
         let received = g.recv_from::<f32>("receive", Peer::previous());
@@ -60,6 +63,7 @@ fn a_receive_of_another_type_is_an_error() {
 
 #[test]
 fn a_peer_outside_of_the_world_is_an_error() {
+    // Seen to fail without `check_pairs`.
     insta::assert_snapshot!(mistake(2, |g, x| {
         let sent = g.send_to("send", &x, 5);
         g.output("out", &sent);
@@ -68,6 +72,7 @@ fn a_peer_outside_of_the_world_is_an_error() {
 
 #[test]
 fn ranks_that_both_receive_before_they_send_are_an_error() {
+    // Seen to fail without `check_waits`.
     insta::assert_snapshot!(mistake(2, |g, _| {
         let other = || Peer::table([Some(1), Some(0)]);
         let received = g.recv_from::<f64>("receive", other());
@@ -79,6 +84,7 @@ fn ranks_that_both_receive_before_they_send_are_an_error() {
 
 #[test]
 fn a_wave_over_the_ranks_is_no_cycle() {
+    // Seen to fail when a message stayed on its rank in the proof.
     let waves = all(run_ranks(
         4,
         |_| 1_u64,
@@ -94,6 +100,7 @@ fn a_wave_over_the_ranks_is_no_cycle() {
 
 #[test]
 fn a_message_that_waits_for_a_later_collective_is_an_error() {
+    // Seen to fail without `check_waits`.
     // Rank 1 sends after the collective, and rank 0 starts the collective after it has received.
     insta::assert_snapshot!(mistake(2, |g, x| {
         let received = g.recv_from::<f64>("receive", Peer::table([Some(1)]));
@@ -107,6 +114,7 @@ fn a_message_that_waits_for_a_later_collective_is_an_error() {
 
 #[test]
 fn a_loop_with_communication_needs_a_condition_that_is_the_same_on_all_ranks() {
+    // Seen to fail without `check_same`.
     insta::assert_snapshot!(mistake(2, |g, x| {
         let end = g.repeat(
             "loop",
@@ -123,6 +131,7 @@ fn a_loop_with_communication_needs_a_condition_that_is_the_same_on_all_ranks() {
 
 #[test]
 fn a_branch_that_one_rank_takes_is_an_error() {
+    // Seen to fail without `check_same`.
     insta::assert_snapshot!(mistake(2, |g, x| {
         let way = g.task("way", &x, |x: &f64| usize::from(*x > 0.0));
         let end = g.branch("branch", &way, &x).arm(|_, x| x).arm(|a, x| a.all_reduce("sum", &x, Sum)).join();
@@ -132,6 +141,7 @@ fn a_branch_that_one_rank_takes_is_an_error() {
 
 #[test]
 fn a_value_that_a_loop_carries_back_may_differ() {
+    // Seen to fail when the results of bodies did not count.
     // The first value is the same on all ranks. What the body makes of it is not.
     let found = mistake(2, |g, x| {
         let first = g.broadcast("first", &x, 0);
@@ -184,6 +194,7 @@ fn errors(ranks: u32, build: impl Fn(&mut Graph, Value<f64>, u32)) -> Vec<anabra
 
 #[test]
 fn collectives_in_different_orders_on_two_ranks_are_an_error_on_both() {
+    // Seen to fail when neither graphs nor collectives were compared.
     let errors = errors(2, |g, x, rank| {
         let names = if rank == 0 { ["a", "b"] } else { ["b", "a"] };
         for name in names {
@@ -200,6 +211,7 @@ fn collectives_in_different_orders_on_two_ranks_are_an_error_on_both() {
 
 #[test]
 fn a_node_that_one_rank_lacks_is_named_on_all() {
+    // Seen to fail when neither graphs nor collectives were compared.
     let errors = errors(3, |g, x, rank| {
         let sum = g.all_reduce("sum", &x, Sum);
         g.output("sum", &sum);
@@ -216,6 +228,7 @@ fn a_node_that_one_rank_lacks_is_named_on_all() {
 
 #[test]
 fn a_node_of_one_name_and_another_kind_is_named() {
+    // Seen to fail when neither graphs nor collectives were compared.
     let errors = errors(2, |g, x, rank| {
         let sum = if rank == 0 { g.all_reduce("sum", &x, Sum) } else { g.broadcast("sum", &x, 0) };
         g.output("sum", &sum);
@@ -226,6 +239,7 @@ fn a_node_of_one_name_and_another_kind_is_named() {
 
 #[test]
 fn two_plans_in_different_orders_are_an_error() {
+    // Seen to fail when collectives were not compared.
     let errors = each_rank(2, |world| {
         let plan_of = |name: &'static str| {
             let mut g = Graph::new();
@@ -256,6 +270,7 @@ fn two_plans_in_different_orders_are_an_error() {
 
 #[test]
 fn a_root_outside_of_the_world_is_an_error() {
+    // Seen to fail without `check_pairs`.
     insta::assert_snapshot!(mistake(2, |g, x| {
         let first = g.broadcast("first", &x, 7);
         g.output("first", &first);

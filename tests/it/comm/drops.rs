@@ -64,7 +64,9 @@ fn letters_of_a_rank_that_has_left_are_received() {
 }
 
 /// A value that is counted.
-struct Counted(Arc<()>);
+struct Counted {
+    _count: Arc<()>,
+}
 
 impl Wire for Counted {
     fn to_wire(&self) -> Cow<'_, [u8]> {
@@ -72,7 +74,7 @@ impl Wire for Counted {
     }
 
     fn from_wire(_: &[u8]) -> std::result::Result<Self, BoxError> {
-        Ok(Self(Arc::new(())))
+        Ok(Self { _count: Arc::new(()) })
     }
 }
 
@@ -81,7 +83,7 @@ fn a_collective_that_is_dropped_on_one_rank_ends_on_the_other_and_is_freed() {
     // Seen to fail when a dropped collective stayed open.
     let ([first, second], value) = (two(), Arc::new(()));
     let root = async |f: &Flow, world: &World| {
-        let x = f.value("x", Counted(value.clone()));
+        let x = f.value("x", Counted { _count: value.clone() });
         f.get(&f.broadcast(world, "first", &x, 0)).await.map(drop)
     };
     drop_flow(async |f: &Flow| root(f, &first).await);

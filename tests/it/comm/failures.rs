@@ -55,6 +55,7 @@ fn a_rank_that_has_left_already_ends_a_run_at_once() {
 
 #[test]
 fn a_rank_that_leaves_when_all_is_done_breaks_nothing() {
+    // Seen to fail when each rank that leaves broke the world.
     let [first, second] = two();
     let rank = |world: World| async move {
         let mut outputs = Executor::inline().run(&plan(&world), Inputs::new().with("x", 1_u32)).await.unwrap();
@@ -111,6 +112,7 @@ fn work_without_communication_goes_on_and_a_new_world_can_be_made() {
 
 #[test]
 fn lengths_that_differ_fail_the_node_on_all_ranks() {
+    // Seen to fail when lengths were not checked.
     let errors = super::run_ranks(2, |rank| vec![1.0; 3 + rank as usize], |g, x, _| g.all_reduce("sum", &x, Sum));
     for error in errors {
         insta::allow_duplicates! {
@@ -121,6 +123,7 @@ fn lengths_that_differ_fail_the_node_on_all_ranks() {
 
 #[test]
 fn worlds_have_one_rank_and_more() {
+    // Seen to fail without the check of the number.
     assert!(World::local(0).is_err() && World::local(1 << 17).is_err());
     let worlds = World::local(3).unwrap();
     assert_eq!(worlds.iter().map(World::rank).collect::<Vec<_>>(), [0, 1, 2]);
