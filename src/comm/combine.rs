@@ -120,7 +120,17 @@ fn spec_of(
     let communication = Communication { exchange, of: form.of, operator: None };
     let combine = Box::new(combine);
     let finish = |made: Option<Made>| made.expect("the transport makes a value");
-    Spec { communication, form, made: None, element: 1, reduction: None, finish, combine }
+    Spec {
+        communication,
+        form,
+        made: None,
+        element: 1,
+        reduction: None,
+        finish,
+        combine,
+        #[cfg(feature = "nccl")]
+        on_device: None,
+    }
 }
 
 /// Notes the elements and the operator of a reduction.

@@ -22,6 +22,8 @@ mod local;
 #[cfg(feature = "mpi")]
 mod mpi;
 mod native;
+#[cfg(feature = "nccl")]
+mod nccl;
 mod nodes;
 mod op;
 mod perform;

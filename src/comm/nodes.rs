@@ -77,7 +77,7 @@ impl Graph {
 
     /// Adds a barrier: it ends when all ranks have come to it. `after` are the nodes before it, a value.
     pub fn barrier<T: Data>(&mut self, name: impl Into<Name>, after: &Value<T>) -> Value<()> {
-        let barrier = self.communicate_of(name.into(), combine::barrier(), |_| {});
+        let barrier = communicate_of(self, name.into(), combine::barrier(), |_| {});
         self.node(&barrier).after(after);
         barrier
     }
@@ -95,20 +95,21 @@ impl Graph {
     /// # Errors
     /// Of [`Graph::compile_for`]: a receive without a send, on any rank; a send of another type.
     pub fn recv_from<V: Wire>(&mut self, name: impl Into<Name>, from: impl Into<Peer>) -> Value<Option<V>> {
-        self.communicate_of(name.into(), combine::receive::<V>(from.into()), |_| {})
+        communicate_of(self, name.into(), combine::receive::<V>(from.into()), |_| {})
     }
 
     fn communicate<V: Data, R: Data>(&mut self, name: Name, x: &Value<V>, spec: Spec) -> Value<R> {
-        self.communicate_of(name, spec, |job| job.read(x))
+        communicate_of(self, name, spec, |job| job.read(x))
     }
+}
 
-    fn communicate_of<R: Data>(&mut self, name: Name, spec: Spec, read: impl FnOnce(&mut NewJob<'_>)) -> Value<R> {
-        let mut job = self.job(name);
-        read(&mut job);
-        job.communicate(spec.communication.clone());
-        let name = job.full_name();
-        let value = job.make();
-        job.end(Box::new(Carry { name, spec: Arc::new(spec), makes: true }));
-        value
-    }
+/// Adds a node that communicates. `read` declares what it reads.
+pub(super) fn communicate_of<R: Data>(graph: &mut Graph, name: Name, spec: Spec, read: impl FnOnce(&mut NewJob<'_>)) -> Value<R> {
+    let mut job = graph.job(name);
+    read(&mut job);
+    job.communicate(spec.communication.clone());
+    let name = job.full_name();
+    let value = job.make();
+    job.end(Box::new(Carry { name, spec: Arc::new(spec), makes: true }));
+    value
 }

@@ -71,6 +71,9 @@ pub(crate) struct Spec {
     /// Makes the value of a rank from what the transport has made.
     pub(crate) finish: fn(Option<Made>) -> Made,
     pub(crate) combine: Combine,
+    /// How device memory is exchanged, if the value is that.
+    #[cfg(feature = "nccl")]
+    pub(crate) on_device: Option<super::nccl::OnDevice>,
 }
 
 /// Makes the value of a rank from the values that the ranks gave: of all ranks, for a collective; of the one

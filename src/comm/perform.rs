@@ -112,11 +112,11 @@ impl Unstarted {
         Self { entry: Some(entry), name }
     }
 
-    fn entry(&self) -> &Entry {
+    pub(super) fn entry(&self) -> &Entry {
         self.entry.as_ref().expect("it is started once")
     }
 
-    fn start(&mut self) -> Turn {
+    pub(super) fn start(&mut self) -> Turn {
         self.entry.take().expect("it is started once").turn
     }
 }

@@ -127,6 +127,10 @@ impl Steps {
 impl Member {
     /// Performs an operation whose turn it is. Drops `issued` when the next one may have its turn.
     pub(super) async fn perform(self: &Arc<Self>, op: Op, issued: Issued) -> Result<Made, OpFault> {
+        #[cfg(feature = "nccl")]
+        if op.spec.on_device.is_some() {
+            return super::nccl::start(self.clone(), op, issued).await;
+        }
         let checks = self.engine.checks().filter(|_| op.is_collective());
         let Some(checks) = checks else { return self.issue(op, issued, None).await };
         let Compared { start, is_known, verdict, is_started } = Compared::begin(self, checks, Report::of(&op));

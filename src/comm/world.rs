@@ -64,6 +64,9 @@ pub(crate) struct Member {
     entries: Arc<Turns>,
     next_entry: AtomicU64,
     pub(super) steps: Steps,
+    /// What exchanges device memory, once it is started.
+    #[cfg(feature = "nccl")]
+    pub(super) nccl: crate::sync::OnceLock<super::nccl::Nccl>,
 }
 
 impl World {
@@ -81,7 +84,14 @@ impl World {
     }
 
     pub(super) fn of(engine: Box<dyn Engine>) -> Self {
-        Self(Arc::new(Member { engine, entries: Arc::default(), next_entry: AtomicU64::new(0), steps: Steps::default() }))
+        Self(Arc::new(Member {
+            engine,
+            entries: Arc::default(),
+            next_entry: AtomicU64::new(0),
+            steps: Steps::default(),
+            #[cfg(feature = "nccl")]
+            nccl: crate::sync::OnceLock::new(),
+        }))
     }
 
     /// Returns the number of this rank, from 0 on.

@@ -93,6 +93,12 @@ impl<T: Element> Buffer<T> {
         Some(Self(Span::new(Place::Host(first), len)))
     }
 
+    /// Returns the memory of the elements, if a device has them.
+    #[cfg(feature = "nccl")]
+    pub(crate) fn memory(&self) -> Option<&dyn Memory> {
+        self.read_by(false).on_device()
+    }
+
     /// Returns where the elements are, for another library that may write them: the address, and the number
     /// of the GPU that has them, if there is one.
     #[cfg(feature = "dlpack")]
@@ -108,7 +114,7 @@ impl<T: Element> Buffer<T> {
         }
     }
 
-    pub(super) fn on_device(memory: Box<dyn Memory>, len: usize) -> Self {
+    pub(crate) fn on_device(memory: Box<dyn Memory>, len: usize) -> Self {
         Self(Span::new(Place::Device(memory), len))
     }
 }

@@ -10,7 +10,7 @@ use crate::name::Name;
 /// The kind of an error. It is private, so that kinds can be added. The predicates of [`Error`] are the
 /// public view.
 #[derive(Debug, thiserror::Error)]
-#[cfg_attr(not(all(feature = "cuda", feature = "dlpack", feature = "json", feature = "mpi")), allow(dead_code))]
+#[cfg_attr(not(all(feature = "cuda", feature = "dlpack", feature = "json", feature = "mpi", feature = "nccl")), allow(dead_code))]
 pub(crate) enum Kind {
     // A graph that cannot be compiled.
     #[error("two nodes are named '{name}': node names are unique in a graph, rename one")]
@@ -64,6 +64,8 @@ pub(crate) enum Kind {
     World(WorldFault),
     #[error("MPI cannot be used: {why}")]
     Mpi { why: String },
+    #[error("NCCL cannot be used: {why}")]
+    Nccl { why: String },
     #[error("{}, or remove it", unused(*.kind, .name))]
     UnusedInput { kind: PortKind, name: Name },
     #[error("'{name}' is {}, not a node: it has no backend, command, cost or phase, and it waits for nothing", a(*.kind))]

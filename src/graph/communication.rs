@@ -78,6 +78,13 @@ pub enum Exchange {
     AllToAll,
     /// No rank goes on before all ranks have come here.
     Barrier,
+    /// Each rank gives its value to a peer, and gets that of a peer, at once.
+    SendRecv {
+        /// The rank that receives the value.
+        to: Peer,
+        /// The rank whose value is received.
+        from: Peer,
+    },
     /// A rank gives its value to another one.
     SendTo {
         /// The rank that receives it.
@@ -207,6 +214,7 @@ impl fmt::Display for Exchange {
             Self::Broadcast { root } => write!(f, "broadcast by rank {root}"),
             Self::AllToAll => f.write_str("all-to-all"),
             Self::Barrier => f.write_str("barrier"),
+            Self::SendRecv { to, from } => write!(f, "send to {to} and receive from {from}"),
             Self::SendTo { to } => write!(f, "send to {to}"),
             Self::RecvFrom { from } => write!(f, "receive from {from}"),
         }

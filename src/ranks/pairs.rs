@@ -60,6 +60,7 @@ pub(super) fn peer_of(shape: &NodeShape) -> Option<(&crate::graph::Peer, bool)> 
 pub(crate) fn check_pairs(graph: &Graph, size: u32) -> Result<()> {
     for unit in units(graph) {
         check_roots(unit, size)?;
+        check_exchanges(unit, size)?;
         for ((from, to), Ends { sends, receives }) in ends(unit, size)? {
             let paired = sends.len().min(receives.len());
             if let Some(&send) = sends.get(paired) {
@@ -106,6 +107,24 @@ fn check_roots(unit: &Graph, size: u32) -> Result<()> {
         let fault = format!("has the root {root}, but there are {size} ranks, from 0 on");
         Err(Kind::Body { node: unit.full_name(node), fault }.into())
     })
+}
+
+/// Checks that each rank that sends in an exchange has a peer that receives from it there, and the reverse.
+fn check_exchanges(unit: &Graph, size: u32) -> Result<()> {
+    for (node, shape) in communications(unit) {
+        let Some(Exchange::SendRecv { to, from }) = shape.communication.as_deref().map(|of| &of.exchange) else { continue };
+        for rank in 0..size {
+            let fault = if let Some(peer) = to.of(rank, size).filter(|&peer| from.of(peer, size) != Some(rank) || peer >= size) {
+                format!("sends to rank {peer} on rank {rank}, but does not receive from rank {rank} there")
+            } else if let Some(peer) = from.of(rank, size).filter(|&peer| to.of(peer, size) != Some(rank) || peer >= size) {
+                format!("receives from rank {peer} on rank {rank}, but does not send to rank {rank} there")
+            } else {
+                continue;
+            };
+            return Err(Kind::Body { node: unit.full_name(node), fault }.into());
+        }
+    }
+    Ok(())
 }
 
 fn counted(count: usize, what: &str) -> String {

@@ -53,6 +53,11 @@ extern "C" fn cuCtxPopCurrent_v2(into: Out<Handle>) -> u32 {
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn cuCtxGetDevice(device: Out<c_int>) -> u32 {
+    on_context(Api::cuCtxGetDevice, |call| device.put(call.device.ordinal as c_int))
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn cuCtxSynchronize() -> u32 {
     on_context(Api::cuCtxSynchronize, |call| {
         let mut outcome = Ok(());

@@ -25,7 +25,7 @@ functions! {
     cuDeviceGet cuDeviceGetCount cuDeviceGetName cuDeviceGetAttribute cuDeviceTotalMem_v2 cuDeviceGetUuid cuDeviceGetUuid_v2
     cuDeviceCanAccessPeer cuDeviceGetDefaultMemPool
     cuDevicePrimaryCtxRetain cuDevicePrimaryCtxRelease_v2
-    cuCtxSetCurrent cuCtxGetCurrent cuCtxPushCurrent_v2 cuCtxPopCurrent_v2 cuCtxSynchronize cuCtxEnablePeerAccess
+    cuCtxSetCurrent cuCtxGetCurrent cuCtxPushCurrent_v2 cuCtxPopCurrent_v2 cuCtxGetDevice cuCtxSynchronize cuCtxEnablePeerAccess
     cuCtxGetStreamPriorityRange
     cuStreamCreate cuStreamCreateWithPriority cuStreamDestroy_v2 cuStreamQuery cuStreamSynchronize cuStreamWaitEvent
     cuLaunchHostFunc cuStreamWriteValue32_v2 cuStreamWriteValue64_v2

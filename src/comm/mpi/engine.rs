@@ -136,7 +136,8 @@ impl<H: Handle> Inner<H> {
                 self.reduce(op, issued).await
             }
             Exchange::AllToAll => self.all_to_all(op, issued).await,
-            Exchange::AllGather | Exchange::AllReduce { .. } | Exchange::ReduceScatter { .. } => {
+            // NCCL does the last one: it is of device memory.
+            Exchange::AllGather | Exchange::AllReduce { .. } | Exchange::ReduceScatter { .. } | Exchange::SendRecv { .. } => {
                 let all = self.gather_values(&op, issued).await?;
                 Ok((spec.combine)(self.place, &all)?)
             }

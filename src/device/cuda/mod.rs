@@ -28,6 +28,8 @@ mod replay;
 mod self_test;
 mod settings;
 mod times;
+#[cfg(feature = "nccl")]
+mod transport;
 mod trials;
 
 pub(crate) use checked::Checked;
@@ -35,6 +37,8 @@ pub(crate) use gpu::Gpu;
 pub use raw::RawStream;
 pub use self_test::{SelfTest, Trial, TrialOutcome};
 pub(crate) use settings::GpuSettings;
+#[cfg(feature = "nccl")]
+pub(crate) use transport::{Mark, Transport};
 pub use trials::self_test;
 
 /// How a CUDA device tells the host that work is done. By default an executor tries them in this order, and

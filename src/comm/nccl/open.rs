@@ -1,0 +1,124 @@
+//! The start of NCCL in a world: the ranks find each other through the world's own engine.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use super::library::UniqueId;
+use super::start::gather;
+use super::thread::{Nccl, Opened};
+use crate::comm::op::OpFault;
+use crate::comm::perform::Unstarted;
+use crate::comm::world::{Member, World};
+use crate::error::{Error, Kind, Result, WorldFault};
+use crate::name::Name;
+
+/// The first byte of what a rank tells the others.
+const IS_OPEN: u8 = 1;
+
+impl World {
+    /// Lets the ranks exchange device memory, by NCCL: the nodes of
+    /// [`Graph::all_reduce_on_device`](crate::Graph::all_reduce_on_device) and its like. `ordinal` is the
+    /// number of this rank's GPU, on which the plans of this rank run. All ranks call this, each with a GPU
+    /// of its own, at the same place of their order of work. It is a future, and blocks no thread.
+    ///
+    /// NCCL 2.18 or later is loaded when this is called. Values of the host go as before.
+    ///
+    /// # Errors
+    /// On all ranks, if a rank has no NCCL, no such GPU, or has called this before; the error names the rank,
+    /// and the world stays whole. If NCCL cannot connect the ranks, the world breaks.
+    ///
+    /// # Cancellation
+    /// If it is dropped before its end, the world breaks, because other ranks wait.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// use anabranch::comm::World;
+    /// use anabranch::scope::Sum;
+    /// use anabranch::{DeviceStream, Executor, Graph, HostBuffer, Result, inputs};
+    ///
+    /// async fn rank(world: World) -> Result<f32> {
+    ///     let gpu = world.rank();
+    ///     world.use_nccl(gpu).await?;
+    ///     let mut g = Graph::new();
+    ///     let x = g.input::<Vec<f32>>("x");
+    ///     let x = g.try_kernel("up", &x, |s: &mut DeviceStream, x: &Vec<f32>| Ok(s.upload(x)?));
+    ///     let sum = g.all_reduce_on_device("sum", &x, Sum);
+    ///     let sum = g.try_kernel("down", &sum, |s: &mut DeviceStream, x: &anabranch::Buffer<f32>| Ok(s.download(x)?));
+    ///     let sum = g.task("first", &sum, |sum: &HostBuffer<f32>| sum[0]);
+    ///     g.output("sum", &sum);
+    ///     let exec = Executor::builder().workers(1).cuda(&[gpu]).build()?;
+    ///     let mut outputs = exec.run(&g.compile_for(&world)?, inputs! { "x" => vec![1.0_f32] }).await?;
+    ///     Ok(*outputs.take("sum")?)
+    /// }
+    /// # let _ = rank;
+    /// ```
+    pub fn use_nccl(&self, ordinal: u32) -> impl Future<Output = Result<()>> + Send + 'static + use<> {
+        let name = Name::from("World::use_nccl");
+        let (member, mut unstarted) = (self.0.clone(), Unstarted::new(self.reserve(), name.clone()));
+        async move {
+            let health = member.engine.health().clone();
+            let ended = health.watch(async {
+                unstarted.entry().turn.come().await;
+                let opened = open(&member, ordinal, &name).await;
+                drop(unstarted.start());
+                opened
+            });
+            match ended.await {
+                Ok(Ok(())) => Ok(()),
+                Ok(Err(Fault::Nccl(why))) => Err(Kind::Nccl { why }.into()),
+                Ok(Err(Fault::Own(error))) => Err(error),
+                // The first fault is the cause of the others.
+                Ok(Err(Fault::World(fault))) | Err(fault) => Err(Kind::World(health.fault().unwrap_or(fault)).into()),
+            }
+        }
+    }
+}
+
+enum Fault {
+    Nccl(String),
+    Own(Error),
+    World(WorldFault),
+}
+
+impl From<OpFault> for Fault {
+    fn from(fault: OpFault) -> Self {
+        match fault {
+            OpFault::World(fault) => Self::World(fault),
+            OpFault::Value(error) => Self::Nccl(error.to_string()),
+        }
+    }
+}
+
+async fn open(member: &Arc<Member>, ordinal: u32, name: &Name) -> Result<(), Fault> {
+    let engine = &*member.engine;
+    let (nccl, opened) = Nccl::open(ordinal, engine.place(), engine.health().clone()).map_err(Fault::Own)?;
+    let mut opened = opened.get().await;
+    if member.nccl.get().is_some() {
+        opened = Err("the world has it already: call `World::use_nccl` once".into());
+    }
+    let id = agree(member, name, opened).await?;
+    if let Err(what) = nccl.connect(id).get().await {
+        let fault = WorldFault::Transport { what };
+        engine.break_by(fault.clone());
+        return Err(Fault::World(fault));
+    }
+    let _ = member.nccl.set(nccl);
+    Ok(())
+}
+
+/// Tells the other ranks whether this one has NCCL and a GPU. Returns the id that rank 0 has made.
+async fn agree(member: &Arc<Member>, name: &Name, opened: Opened) -> Result<UniqueId, Fault> {
+    let told = match &opened {
+        Ok(id) => [&[IS_OPEN][..], id.as_ref().map_or(&[], |id| &id.0)].concat(),
+        Err(why) => [&[0][..], why.as_bytes()].concat(),
+    };
+    let all = gather(member, name.clone(), told).await?;
+    for (told, rank) in all.iter().zip(0..) {
+        if told.first() != Some(&IS_OPEN) {
+            let why = String::from_utf8_lossy(told.get(1..).unwrap_or_default());
+            return Err(Fault::Nccl(format!("on rank {rank} of {}: {why}", all.len())));
+        }
+    }
+    let id = all.first().and_then(|told| told.get(1..)?.try_into().ok());
+    id.map(UniqueId).ok_or_else(|| Fault::Nccl("rank 0 has told no id".into()))
+}
