@@ -1,4 +1,4 @@
-//! The ranks of these tests, their GPUs, and what is left of both at the end.
+//! The ranks of these tests, their GPUs, and the check that both leave nothing behind.
 
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
