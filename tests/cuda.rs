@@ -227,3 +227,29 @@ fn lose_the_gpu() {
     println!("lost after {took:?}");
     assert!(took < Duration::from_secs(1), "the watchdog asks every two milliseconds");
 }
+
+/// One rank is a world: NCCL moves its memory within the GPU.
+#[cfg(feature = "nccl")]
+#[test]
+fn one_rank_gets_the_sum_of_its_device_memory() {
+    let Some(settings) = gpu("NCCL") else { return };
+    let world = anabranch::comm::World::local(1).unwrap().remove(0);
+    if let Err(error) = block_on(world.use_nccl(0)) {
+        eprintln!("NCCL: skipped: {error}");
+        return;
+    }
+    let mut g = Graph::new();
+    let x = g.input::<Vec<f32>>("x");
+    let up = g.try_kernel("up", &x, |s: &mut DeviceStream, x: &Vec<f32>| Ok(s.upload(x)?));
+    let sum = g.all_reduce_on_device("sum", &up, anabranch::scope::Sum);
+    let all = g.all_gather_on_device("all", &sum);
+    let down = g.try_kernel("down", &all, |s: &mut DeviceStream, x: &Buffer<f32>| Ok(s.download(x)?));
+    let out = g.task("out", &down, |x: &HostBuffer<f32>| x.to_vec());
+    g.output("out", &out);
+    let (exec, plan) = (settings.build().unwrap(), g.compile_for(&world).unwrap());
+    for turn in 0..100 {
+        let given: Vec<f32> = (0..1000).map(|at| (turn * at) as f32).collect();
+        let mut outputs = block_on(exec.run(&plan, inputs! { "x" => given.clone() })).unwrap();
+        assert_eq!(*outputs.take::<Vec<f32>>("out").unwrap(), given);
+    }
+}

@@ -7,14 +7,17 @@ use crate::device::{Buffer, Element as DeviceElement};
 use crate::error::BoxError;
 use crate::graph::{Exchange, Made, Shared};
 
+/// The memory that an operation writes, and the number of its elements. None on a rank that gets nothing.
+pub(super) type NewMemory = Option<(Box<dyn Memory>, usize)>;
+
 /// What an operation needs to know of its buffers' type.
 pub(crate) struct OnDevice {
     /// The size of an element in bytes.
     element: usize,
     /// Returns the memory of a buffer and the number of its elements. None if a host has it.
     given: fn(&Shared) -> Option<(&dyn Memory, usize)>,
-    /// Makes the value of the node. A rank that receives nothing has no memory.
-    made: fn(Option<(Box<dyn Memory>, usize)>) -> Made,
+    /// Makes the value of the node.
+    made: fn(NewMemory) -> Made,
 }
 
 /// What NCCL is asked to do. Sizes are in bytes, except those of reductions, which are in elements.
@@ -53,7 +56,7 @@ pub(super) struct Wanted {
 impl OnDevice {
     /// Returns the facts for a node that makes a buffer of `T`.
     pub(super) fn buffer<T: DeviceElement>() -> Self {
-        let made = |made: Option<(Box<dyn Memory>, usize)>| -> Made {
+        let made = |made: NewMemory| -> Made {
             let (memory, len) = made.expect("every rank gets a buffer");
             Box::new(Buffer::<T>::on_device(memory, len))
         };
@@ -62,9 +65,7 @@ impl OnDevice {
 
     /// Returns the facts for a node that makes a buffer of `T` on ranks that have a peer.
     pub(super) fn optional<T: DeviceElement>() -> Self {
-        let made = |made: Option<(Box<dyn Memory>, usize)>| -> Made {
-            Box::new(made.map(|(memory, len)| Buffer::<T>::on_device(memory, len)))
-        };
+        let made = |made: NewMemory| -> Made { Box::new(made.map(|(memory, len)| Buffer::<T>::on_device(memory, len))) };
         Self { element: size_of::<T>(), given: given::<T>, made }
     }
 
@@ -78,7 +79,7 @@ impl OnDevice {
         self.element.saturating_mul(elements)
     }
 
-    pub(super) fn make(&self, memory: Option<(Box<dyn Memory>, usize)>) -> Made {
+    pub(super) fn make(&self, memory: NewMemory) -> Made {
         (self.made)(memory)
     }
 }

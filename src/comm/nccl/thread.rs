@@ -16,11 +16,10 @@ use std::time::{Duration, Instant};
 use super::communicator::{Communicator, Ends};
 use super::done::Done;
 use super::library::{Library, UniqueId};
-use super::on_device::Wanted;
+use super::on_device::{NewMemory, Wanted};
 use crate::comm::health::Health;
 use crate::comm::op::{Op, OpFault, Place};
 use crate::device::cuda::{Mark, Transport};
-use crate::device::queue::Memory;
 use crate::error::{BoxError, Error, Kind, Result, WorldFault};
 use crate::graph::Made;
 use crate::sync::{Mutex, OnceLock, Thread, current, lock, park, spawn, yield_now};
@@ -142,7 +141,7 @@ struct Life {
 /// An operation that NCCL has.
 struct Work {
     op: Op,
-    made: Option<(Box<dyn Memory>, usize)>,
+    made: NewMemory,
     /// None if its future has the fault already.
     done: Option<Arc<Done<Result<Made, OpFault>>>>,
 }
@@ -236,8 +235,7 @@ impl Life {
     }
 
     /// Finds the memory that an operation reads, and allocates what it writes.
-    #[expect(clippy::type_complexity, reason = "two values, which are used at once")]
-    fn memory(&self, op: &Op, wanted: &Wanted) -> Result<(Ends, Option<(Box<dyn Memory>, usize)>), BoxError> {
+    fn memory(&self, op: &Op, wanted: &Wanted) -> Result<(Ends, NewMemory), BoxError> {
         let on_device = op.spec.on_device.as_ref().expect("only operations on device memory come here");
         let (given, _) = on_device.given(&op.given)?;
         let from = self.transport.address(given)?;
