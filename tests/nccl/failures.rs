@@ -17,7 +17,7 @@ fn sum(rank: &Rank, x: Vec<f32>) -> Result<Vec<f32>, Error> {
     run(rank, x, |g, x| g.all_reduce_on_device("sum", x, Sum))
 }
 
-// Seen to fail (never to end) without the abort.
+// Seen to fail (as ranks that wait for ever) with an abort that calls nothing.
 #[test]
 fn an_operation_that_fails_on_one_rank_aborts_all() {
     let errors = with_nccl(3, |rank| {
@@ -67,7 +67,7 @@ fn dropped_while_at_work(operations: usize) -> Result<(), Error> {
     results.into_iter().flatten().next().unwrap()
 }
 
-// Seen to fail (as memory that is gone) with buffers that are dropped when the communicator is aborted.
+// Seen to fail (as memory that is freed without an order) with buffers that are dropped at the abort.
 #[test]
 fn a_run_that_is_dropped_aborts_what_other_ranks_wait_for() {
     let error = dropped_while_at_work(2).unwrap_err();
