@@ -3,6 +3,8 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 #![cfg(feature = "mpi")]
 
+#[path = "mpi/abandoned.rs"]
+mod abandoned;
 #[path = "mpi/collectives.rs"]
 mod collectives;
 #[path = "mpi/failures.rs"]
@@ -13,3 +15,7 @@ mod flows;
 mod launch;
 #[path = "mpi/order.rs"]
 mod order;
+#[path = "mpi/solver.rs"]
+mod solver;
+#[path = "mpi/worlds.rs"]
+mod worlds;

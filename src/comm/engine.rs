@@ -22,7 +22,8 @@ pub(crate) trait Engine: Send + Sync {
 
     /// Starts an operation. If it ends with a fault of the world, the caller breaks the world. Collectives
     /// are started in the same order on all ranks: the next one is started when `issued` is dropped, so the
-    /// future keeps it until the transport has all parts of this one.
+    /// future keeps it until the transport has all parts of this one. A future that waits before the last
+    /// part keeps it in an [`Issuing`].
     fn start(&self, op: Op, issued: Issued) -> OpFuture;
 
     /// Returns the channel on which ranks compare collectives. None if the engine compares each of them
@@ -49,4 +50,43 @@ pub(crate) trait Checks: Send + Sync {
 
     /// Returns the bytes of all ranks. Ranks call it when a comparison has found a difference.
     fn gather(&self, bytes: Vec<u8>) -> CheckFuture<Vec<Vec<u8>>>;
+}
+
+/// An operation of which the transport does not have all parts. The other ranks wait for all of them, so its
+/// drop breaks the world before it lets the next operation start.
+pub(crate) struct Issuing {
+    /// None once it was dropped.
+    issued: Option<Issued>,
+    /// Breaks the world, for a reason.
+    abandon: Option<Box<dyn FnOnce(String) + Send>>,
+}
+
+#[cfg_attr(not(feature = "mpi"), allow(dead_code, reason = "a local world gets an operation in one part"))]
+impl Issuing {
+    pub(crate) fn new(issued: Issued, abandon: impl FnOnce(String) + Send + 'static) -> Self {
+        Self { issued: Some(issued), abandon: Some(Box::new(abandon)) }
+    }
+
+    /// Notes that the transport has all parts. The next operation may start.
+    pub(crate) fn complete(&mut self) {
+        self.abandon = None;
+        drop(self.issued.take());
+    }
+
+    /// Breaks the world, if the transport does not have all parts.
+    pub(crate) fn abandon(&mut self, why: String) {
+        if let Some(abandon) = self.abandon.take() {
+            abandon(why);
+        }
+        drop(self.issued.take());
+    }
+}
+
+impl Drop for Issuing {
+    fn drop(&mut self) {
+        if self.abandon.is_some() {
+            let event = if std::thread::panicking() { "panicked" } else { "was dropped" };
+            self.abandon(format!("it {event} before all of its parts were started"));
+        }
+    }
 }

@@ -5,7 +5,6 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
-use std::time::Instant;
 
 use slab::Slab;
 
@@ -18,8 +17,8 @@ pub(crate) struct Health(Mutex<State>);
 #[derive(Default)]
 struct State {
     fault: Option<WorldFault>,
-    /// The tasks of the pending operations, and since when they wait.
-    waiting: Slab<(Waker, Instant)>,
+    /// The tasks of the pending operations.
+    waiting: Slab<Waker>,
 }
 
 impl Health {
@@ -37,14 +36,8 @@ impl Health {
             state.fault.get_or_insert(fault);
             (was_whole, std::mem::take(&mut state.waiting))
         };
-        waiting.into_iter().for_each(|(_, (waker, _))| waker.wake());
+        waiting.into_iter().for_each(|(_, waker)| waker.wake());
         was_whole
-    }
-
-    /// Returns since when the operation waits that waits the longest.
-    #[cfg(feature = "mpi")]
-    pub(crate) fn oldest_wait(&self) -> Option<Instant> {
-        lock(&self.0).waiting.iter().map(|(_, (_, since))| *since).min()
     }
 
     /// Waits for `of`, and ends with the fault if the world breaks before.
@@ -67,14 +60,30 @@ struct Watch<'h> {
 
 impl Watch<'_> {
     fn poll(&mut self, waker: &Waker) -> Poll<WorldFault> {
+        {
+            let state = lock(&self.health.0);
+            if let Some(fault) = &state.fault {
+                return Poll::Ready(fault.clone());
+            }
+            if self.key.is_some_and(|key| state.waiting[key].will_wake(waker)) {
+                return Poll::Pending;
+            }
+        }
+        // Wakers are cloned and dropped outside of the lock: they run code of the executor.
+        let waker = waker.clone();
         let mut state = lock(&self.health.0);
         if let Some(fault) = &state.fault {
             return Poll::Ready(fault.clone());
         }
-        match self.key {
-            Some(key) => state.waiting[key].0.clone_from(waker),
-            None => self.key = Some(state.waiting.insert((waker.clone(), Instant::now()))),
-        }
+        let last = match self.key {
+            Some(key) => Some(std::mem::replace(&mut state.waiting[key], waker)),
+            None => {
+                self.key = Some(state.waiting.insert(waker));
+                None
+            }
+        };
+        drop(state);
+        drop(last);
         Poll::Pending
     }
 }

@@ -58,14 +58,22 @@ impl Turns {
     }
 
     fn poll(&self, ticket: u64, cx: &mut Context<'_>) -> Poll<()> {
+        {
+            let state = lock(&self.0);
+            if ticket <= state.now {
+                return Poll::Ready(());
+            }
+            if state.waiting.get(&ticket).is_some_and(|all| all.iter().any(|waker| waker.will_wake(cx.waker()))) {
+                return Poll::Pending;
+            }
+        }
+        // Wakers are cloned and dropped outside of the lock: they run code of the executor.
+        let waker = cx.waker().clone();
         let mut state = lock(&self.0);
         if ticket <= state.now {
             return Poll::Ready(());
         }
-        let waiting = state.waiting.entry(ticket).or_default();
-        if !waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
-            waiting.push(cx.waker().clone());
-        }
+        state.waiting.entry(ticket).or_default().push(waker);
         Poll::Pending
     }
 

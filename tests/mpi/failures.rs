@@ -1,6 +1,5 @@
 //! Ranks that die, hang or leave: the others end within the deadline, with an error that names the rank.
 
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anabranch::comm::{Mpi, World};
@@ -22,9 +21,14 @@ fn plan(world: &World) -> Plan {
 }
 
 /// Runs rounds until rank 1 ends as `end` says; checks the error of the others.
-fn others_end(name: &str, check: fn(&Launcher, u32, &str), end: impl Fn(World), is_right: impl Fn(&str) -> bool) {
+fn others_end(
+    name: &str,
+    check: fn(&Launcher, u32, &str, Option<(&str, String)>),
+    end: impl Fn(World),
+    is_right: impl Fn(&str) -> bool,
+) {
     if !launch::is_rank() {
-        return launch::all(name, 3, check);
+        return launch::all(name, 3, |launcher, ranks, test| check(launcher, ranks, test, None));
     }
     launch::keep_panics();
     let world = Mpi::new().deadline(DEADLINE).world().unwrap();
@@ -54,22 +58,12 @@ fn others_end(name: &str, check: fn(&Launcher, u32, &str), end: impl Fn(World), 
     launch::wait_for(2);
 }
 
-/// Sends a signal to this process.
-fn signal(signal: &str) {
-    launch::note_stopped();
-    let id = std::process::id().to_string();
-    assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
-    loop {
-        std::thread::park();
-    }
-}
-
 #[test]
 fn a_rank_is_killed() {
     others_end(
         "failures::a_rank_is_killed",
         Launcher::survives_if_open_mpi,
-        |_| signal("-KILL"),
+        |_| launch::signal("-KILL"),
         |error| error.contains("rank 1 has died"),
     );
 }
@@ -79,7 +73,7 @@ fn a_rank_is_stopped() {
     others_end(
         "failures::a_rank_is_stopped",
         Launcher::survives,
-        |_| signal("-STOP"),
+        |_| launch::signal("-STOP"),
         |error| error.contains("rank 1 has not answered for"),
     );
 }

@@ -36,13 +36,13 @@ pub(crate) fn each_rank(ranks: u32, test: &str, rank: impl FnOnce(World)) {
         return note_well(number);
     }
     all(test, ranks, |launcher, ranks, test| {
-        let Launched { text, has_succeeded, well } = launcher.launch(&[], (ranks, ranks), test);
+        let Launched { text, has_succeeded, well } = launcher.launch(&[], (ranks, ranks), test, None);
         assert!(has_succeeded && well == ranks, "{}: {well} of {ranks} ranks: {text}", launcher.path.display());
     });
 }
 
-/// As [`each_rank`], for a world that breaks: MPI is not finalised, and the launcher may say so.
-pub(crate) fn each_rank_of_broken(ranks: u32, test: &str, rank: impl FnOnce(World)) {
+/// As [`each_rank`], for ranks that break their world. MPI may not be finalised then, and the launcher says so.
+pub(crate) fn each_rank_alone(ranks: u32, test: &str, rank: impl FnOnce(World)) {
     if is_rank() {
         keep_panics();
         let world = World::mpi().unwrap();
@@ -52,8 +52,8 @@ pub(crate) fn each_rank_of_broken(ranks: u32, test: &str, rank: impl FnOnce(Worl
         return wait_for(ranks);
     }
     all(test, ranks, |launcher, ranks, test| {
-        let Launched { text, well, .. } = launcher.launch(&[], (ranks, ranks), test);
-        assert!(well == ranks, "{}: {well} of {ranks} ranks: {text}", launcher.path.display());
+        let Launched { text, well, .. } = launcher.launch(launcher.go_on(), (ranks, ranks), test, None);
+        assert_eq!(well, ranks, "{}: {text}", launcher.path.display());
     });
 }
 
@@ -76,9 +76,33 @@ pub(crate) fn keep_panics() {
     std::panic::set_hook(Box::new(move |panic| fs::write(&file, panic.to_string()).unwrap()));
 }
 
+/// Sends a signal to this process.
+pub(crate) fn signal(signal: &str) -> ! {
+    note_stopped();
+    let id = std::process::id().to_string();
+    assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+    loop {
+        std::thread::park();
+    }
+}
+
 /// Notes that this rank is going to be stopped, so that it is killed at the end.
-pub(crate) fn note_stopped() {
+fn note_stopped() {
     fs::write(folder().join(".stopped"), std::process::id().to_string()).unwrap();
+}
+
+/// Notes an event, for the other ranks.
+pub(crate) fn note(event: &str) {
+    fs::write(folder().join(format!(".note-{event}")), "").unwrap();
+}
+
+/// Waits until a rank has noted an event.
+pub(crate) fn wait_for_note(event: &str) {
+    let (begin, file) = (Instant::now(), folder().join(format!(".note-{event}")));
+    while !file.exists() {
+        assert!(begin.elapsed() < Duration::from_secs(30), "no rank has noted '{event}'");
+        sleep(LOOK);
+    }
 }
 
 fn folder() -> PathBuf {
@@ -127,20 +151,24 @@ pub(crate) fn all(test: &str, ranks: u32, with: impl Fn(&Launcher, u32, &str)) {
 impl Launcher {
     /// As [`Launcher::survives`], with Open MPI only: the launcher of MPICH now and then ends a rank when another
     /// one is killed, whatever it is told (seen in one of ten rounds on a busy machine).
-    pub(crate) fn survives_if_open_mpi(&self, ranks: u32, test: &str) {
+    pub(crate) fn survives_if_open_mpi(&self, ranks: u32, test: &str, with: Option<(&str, String)>) {
         if self.is_open_mpi {
-            self.survives(ranks, test);
+            self.survives(ranks, test, with);
         }
     }
 
-    /// Checks that all ranks but one end well, though that one does not.
-    pub(crate) fn survives(&self, ranks: u32, test: &str) {
-        let go_on: &[&str] = if self.is_open_mpi { &["--enable-recovery"] } else { &["-disable-auto-cleanup"] };
-        let Launched { text, well, .. } = self.launch(go_on, (ranks, ranks - 1), test);
-        assert_eq!(well, ranks - 1, "{}: {text}", self.path.display());
+    /// Checks that all ranks but one end well, though that one does not. They get an environment variable.
+    pub(crate) fn survives(&self, ranks: u32, test: &str, with: Option<(&str, String)>) {
+        let Launched { text, well, .. } = self.launch(self.go_on(), (ranks, ranks - 1), test, with.clone());
+        assert_eq!(well, ranks - 1, "{}, {with:?}: {text}", self.path.display());
     }
 
-    fn launch(&self, more: &[&str], (ranks, expected): (u32, u32), test: &str) -> Launched {
+    /// Returns what lets the other ranks live when one has died.
+    fn go_on(&self) -> &'static [&'static str] {
+        if self.is_open_mpi { &["--enable-recovery"] } else { &["-disable-auto-cleanup"] }
+    }
+
+    fn launch(&self, more: &[&str], (ranks, expected): (u32, u32), test: &str, with: Option<(&str, String)>) -> Launched {
         static LAUNCHES: AtomicU32 = AtomicU32::new(0);
         let number = LAUNCHES.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("anabranch-ranks-{}-{number}", std::process::id()));
@@ -155,7 +183,7 @@ impl Launcher {
         command.args(["sh", "-c", r#"trap "" USR1; exec "$0" "$@""#]).arg(std::env::current_exe().unwrap());
         let output = folder.join(".output");
         let (out, error) = (fs::File::create(&output).unwrap(), fs::File::options().append(true).open(&output).unwrap());
-        command.args(["--exact", test, "--nocapture"]).env(RANK, &folder).stdout(out).stderr(error);
+        command.args(["--exact", test, "--nocapture"]).env(RANK, &folder).envs(with).stdout(out).stderr(error);
         let mut launched = command.spawn().unwrap();
         let mut status = wait(&mut launched, || count_well(&folder) >= expected);
         // A rank that is stopped would stay, and the launcher with it.

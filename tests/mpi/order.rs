@@ -6,7 +6,7 @@ use anabranch::{Executor, Flow, Name, Result};
 use futures::executor::block_on;
 use futures::future::poll_immediate;
 
-use crate::launch::{each_rank, each_rank_of_broken};
+use crate::launch::{each_rank, each_rank_alone};
 
 /// Runs a flow.
 fn flow<R>(flow: impl AsyncFnOnce(&Flow) -> Result<R>) -> Result<R> {
@@ -21,7 +21,7 @@ fn sum(f: &Flow, world: &World, name: &'static str, length: usize) -> anabranch:
 #[test]
 fn different_collectives_are_an_error_on_all_ranks() {
     // Seen to hang without the comparison.
-    each_rank_of_broken(3, "order::different_collectives_are_an_error_on_all_ranks", |world| {
+    each_rank_alone(3, "order::different_collectives_are_an_error_on_all_ranks", |world| {
         let ended = flow(async |f: &Flow| {
             let x = f.value("x", vec![1.0, 2.0]);
             if world.rank() == 2 {
@@ -53,7 +53,7 @@ fn another_operator_of_the_same_name_is_an_error() {
             before + behind
         }
     }
-    each_rank_of_broken(2, "order::another_operator_of_the_same_name_is_an_error", |world| {
+    each_rank_alone(2, "order::another_operator_of_the_same_name_is_an_error", |world| {
         let ended = flow(async |f: &Flow| {
             let x = f.value("x", 1.0);
             let sum =
@@ -84,7 +84,7 @@ fn lengths_that_differ_fail_the_operation_on_all_ranks_and_the_world_goes_on() {
 fn a_way_that_one_rank_takes_is_an_error_though_all_ranks_know_both() {
     // Both pairs, of a largest with a largest and of a largest with a sum, were equal on all ranks before.
     // Seen to give values of different operations when known pairs were not compared.
-    each_rank_of_broken(2, "order::a_way_that_one_rank_takes_is_an_error_though_all_ranks_know_both", |world| {
+    each_rank_alone(2, "order::a_way_that_one_rank_takes_is_an_error_though_all_ranks_know_both", |world| {
         let ended = flow(async |f: &Flow| {
             let x = f.value("x", f64::from(world.rank()));
             for round in 0..40 {
@@ -104,7 +104,7 @@ fn a_way_that_one_rank_takes_is_an_error_though_all_ranks_know_both() {
 
 #[test]
 fn a_plan_beside_an_operation_of_a_flow_is_an_error() {
-    each_rank_of_broken(2, "order::a_plan_beside_an_operation_of_a_flow_is_an_error", |world| {
+    each_rank_alone(2, "order::a_plan_beside_an_operation_of_a_flow_is_an_error", |world| {
         let mut g = anabranch::Graph::new();
         let x = g.input::<f64>("x");
         let total = g.all_reduce("total", &x, Sum);
@@ -157,7 +157,7 @@ fn ranks_that_await_large_sends_before_they_receive_go_on() {
 
 #[test]
 fn a_collective_that_is_dropped_before_it_is_started_breaks_the_world() {
-    each_rank_of_broken(2, "order::a_collective_that_is_dropped_before_it_is_started_breaks_the_world", |world| {
+    each_rank_alone(2, "order::a_collective_that_is_dropped_before_it_is_started_breaks_the_world", |world| {
         if world.rank() == 1 {
             let exec = Executor::inline();
             let mut flow = Box::pin(exec.flow(async |f: &Flow| {

@@ -43,7 +43,9 @@ impl Link {
 
     /// Sends a message, as far as there is room; the rest follows.
     pub(super) fn send(&mut self, message: &Message) {
-        if self.unsent.len() < UNSENT_MAX {
+        // What waits to be sent is as good as a beat, once it is there.
+        let is_needed = self.unsent.is_empty() || !matches!(message, Message::Beat);
+        if is_needed && self.unsent.len() < UNSENT_MAX {
             message.write(&mut self.unsent);
         }
         self.flush();

@@ -58,6 +58,8 @@ impl Host {
                 Ok((stream, _)) => {
                     // Others than ranks may connect, too.
                     if let Ok(link) = self.welcome(stream, size) {
+                        // A rank whose greeting was late has given up its first connection.
+                        links.retain(|other| other.rank != link.rank);
                         links.push(link);
                     }
                 }

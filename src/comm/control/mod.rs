@@ -13,8 +13,11 @@
 mod link;
 mod meet;
 mod message;
+mod rest;
+mod waits;
 mod watch;
 mod worlds;
 
 pub(super) use meet::{Host, Invitation};
+pub(super) use waits::Waits;
 pub(super) use watch::Control;

@@ -8,8 +8,10 @@ use std::time::{Duration, Instant};
 use polling::{Event, Events, Poller};
 
 use super::link::{Ended, Link};
-use super::message::{ALL, Message};
-use super::worlds::Worlds;
+use super::message::{ALL, Message, NONE, shortened};
+use super::rest::Rest;
+use super::waits::Waits;
+use super::worlds::{Free, Worlds};
 use crate::comm::health::Health;
 use crate::error::WorldFault;
 use crate::sync::{Condvar, Mutex, lock, spawn};
@@ -17,6 +19,7 @@ use crate::sync::{Condvar, Mutex, lock, spawn};
 /// The control connection of this process.
 pub(crate) struct Control {
     rank: u32,
+    size: u32,
     worlds: Worlds,
     /// What the thread is to send.
     outgoing: Mutex<Vec<Message>>,
@@ -33,8 +36,12 @@ struct End {
 
 #[derive(Clone, Copy, Default)]
 struct EndState {
+    /// When this rank came to its end.
+    begun: Option<Instant>,
     /// All ranks have come to their end.
     all_finished: bool,
+    /// None of them has an operation in flight.
+    all_idle: bool,
     /// The thread is to close the links.
     is_closing: bool,
     /// All links have ended.
@@ -48,9 +55,9 @@ const LINGER: Duration = Duration::from_secs(1);
 
 impl Control {
     /// Watches the ranks at the other ends of these links. A world of one rank has none.
-    pub(in crate::comm) fn start(rank: u32, links: Vec<Link>) -> io::Result<Arc<Self>> {
-        let poller = Poller::new()?;
-        let control = Arc::new(Self { rank, worlds: Worlds::default(), outgoing: Mutex::default(), poller, end: End::default() });
+    pub(in crate::comm) fn start((rank, size): (u32, u32), links: Vec<Link>) -> io::Result<Arc<Self>> {
+        let (worlds, outgoing, poller, end) = (Worlds::default(), Mutex::default(), Poller::new()?, End::default());
+        let control = Arc::new(Self { rank, size, worlds, outgoing, poller, end });
         if !links.is_empty() {
             let own = control.clone();
             spawn("anabranch-ranks".into(), move || own.run(links))?;
@@ -58,37 +65,65 @@ impl Control {
         Ok(control)
     }
 
-    pub(crate) fn add(&self, world: u32, health: Arc<Health>, deadline: Duration) {
-        self.worlds.add(world, health, deadline);
+    /// Adds a world that is being made. Returns its number: all ranks add the same worlds in the same order.
+    pub(in crate::comm) fn add(&self, health: Arc<Health>, waits: Arc<Waits>, deadline: Duration) -> u32 {
+        let world = self.worlds.add(health, waits, deadline);
         let _ = self.poller.notify();
+        world
+    }
+
+    /// Notes that a world was made, and how its communicator is freed.
+    pub(in crate::comm) fn note_made(&self, world: u32, free: Free) {
+        self.worlds.note_made(world, free);
     }
 
     /// Leaves a world.
     pub(crate) fn leave(&self, world: u32) {
-        self.worlds.remove(world);
-        self.tell(Message::Left { world, rank: self.rank });
+        let collectives = self.worlds.leave(world);
+        self.tell(Message::Left { world, rank: self.rank, collectives });
+    }
+
+    /// Notes that none of this rank's operations is in flight in a world that it has left, and how many
+    /// messages it has sent and received, if the world is whole.
+    pub(crate) fn rest(&self, world: u32, messages: Option<(u64, u64)>) {
+        if self.size > 1 {
+            self.tell(Message::AtRest { world, messages });
+        } else if Rest::default().note(world, messages, 1) {
+            self.free(world);
+        }
+    }
+
+    fn free(&self, world: u32) {
+        self.worlds.take_free(world).into_iter().for_each(|free| free());
     }
 
     /// Breaks a world, here and on all other ranks.
     pub(crate) fn break_by(&self, world: u32, fault: WorldFault) {
+        let fault = shortened(fault);
         if self.worlds.break_by(world, &fault) {
             self.tell(Message::Broken { world, fault });
         }
     }
 
-    /// Waits at the end of the process until all ranks have come to theirs. Returns false if a rank never
-    /// will, or does not wait: a world has broken, or a rank has died.
-    pub(crate) fn finish(&self, size: u32) -> bool {
-        if size == 1 {
-            return !self.worlds.has_broken();
+    /// Waits at the end of the process until all ranks have come to theirs. Returns whether the transport can
+    /// be ended: no rank was lost, and none has an operation in flight.
+    pub(crate) fn finish(&self, is_idle: bool) -> bool {
+        if self.size == 1 {
+            return is_idle;
         }
-        self.tell(Message::Finished { rank: self.rank });
-        self.wait_at_end(Duration::MAX, |end| end.all_finished || self.worlds.has_broken());
+        lock(&self.end.state).begun = Some(Instant::now());
+        // Worlds may be left without a word: in a static variable, or by `exit`.
+        for (world, collectives) in self.worlds.open() {
+            self.tell(Message::Left { world, rank: self.rank, collectives });
+        }
+        self.tell(Message::Finished { rank: self.rank, is_idle });
+        self.wait_at_end(Duration::MAX, |end| end.all_finished || self.worlds.has_lost());
         // If a process ends while it has unread messages, its own last messages are lost.
         lock(&self.end.state).is_closing = true;
         let _ = self.poller.notify();
         self.wait_at_end(LINGER, |end| end.is_closed);
-        lock(&self.end.state).all_finished
+        let end = lock(&self.end.state);
+        end.all_finished && end.all_idle
     }
 
     fn wait_at_end(&self, most: Duration, is_over: impl Fn(EndState) -> bool) {
@@ -109,12 +144,22 @@ impl Control {
     }
 
     fn tell(&self, message: Message) {
+        if self.size == 1 {
+            return;
+        }
         lock(&self.outgoing).push(message);
         let _ = self.poller.notify();
     }
 
     fn run(&self, links: Vec<Link>) {
-        let mut thread = Thread { control: self, links, beat: Instant::now(), finished: BTreeSet::new() };
+        let mut thread = Thread {
+            control: self,
+            links,
+            beat: Instant::now(),
+            finished: BTreeSet::new(),
+            all_idle: true,
+            rest: Rest::default(),
+        };
         for (key, link) in thread.links.iter().enumerate() {
             // SAFETY: the link is deleted from the poller before it is dropped.
             let added = unsafe { self.poller.add(&link.stream, Event::readable(key)) };
@@ -136,6 +181,10 @@ struct Thread<'c> {
     beat: Instant,
     /// The ranks that have come to their end, as rank 0 knows.
     finished: BTreeSet<u32>,
+    /// Whether none of them has an operation in flight.
+    all_idle: bool,
+    /// The worlds that ranks have left, as rank 0 knows.
+    rest: Rest,
 }
 
 impl Thread<'_> {
@@ -149,24 +198,34 @@ impl Thread<'_> {
         let outgoing = std::mem::take(&mut *lock(&self.control.outgoing));
         for message in outgoing {
             self.send(&message, None);
-            if let Message::Finished { rank } = message {
-                self.note_finished(rank);
+            match message {
+                Message::Finished { rank, is_idle } => self.note_finished(rank, is_idle),
+                Message::AtRest { world, messages } => self.note_rest(world, messages),
+                _ => {}
             }
         }
-        if lock(&self.control.end.state).is_closing {
-            return self.close();
+        let is_closing = lock(&self.control.end.state).is_closing;
+        if is_closing {
+            self.close();
         }
-        if self.beat.elapsed() >= period {
-            let waited = self.beat.elapsed();
+        let waited = self.beat.elapsed();
+        if waited >= period {
             self.beat = Instant::now();
-            self.send(&Message::Beat, None);
-            self.watch(waited, period);
+            if !is_closing {
+                self.send(&Message::Beat, None);
+                self.watch(waited, period);
+            }
         }
+    }
+
+    /// The links whose other ends live.
+    fn open(&mut self) -> impl Iterator<Item = &mut Link> {
+        self.links.iter_mut().filter(|link| !link.has_ended)
     }
 
     /// Sends a message to the other ends, except one.
     fn send(&mut self, message: &Message, except: Option<u32>) {
-        self.links.iter_mut().filter(|link| Some(link.rank) != except).for_each(|link| link.send(message));
+        self.open().filter(|link| Some(link.rank) != except).for_each(|link| link.send(message));
     }
 
     fn read(&mut self, key: usize) {
@@ -191,19 +250,21 @@ impl Thread<'_> {
 
     /// Takes a message from a rank. Rank 0 tells the others.
     fn take(&mut self, message: Message, from: u32) {
-        if self.control.rank == 0 && matches!(message, Message::Broken { .. } | Message::Left { .. } | Message::Finished { .. }) {
+        use Message::{AllFinished, AtRest, Beat, Broken, Finished, Free, Hello, Left};
+        if self.control.rank == 0 && matches!(message, Broken { .. } | Left { .. } | Finished { .. }) {
             self.send(&message, Some(from));
         }
-        match &message {
-            Message::Broken { world, fault } => self.note_broken(*world, fault),
-            Message::Left { world, rank } => self.control.worlds.note_left(*world, *rank),
-            // Its worlds may be left without a word: in a static variable, or by `exit`.
-            Message::Finished { rank } => {
-                self.control.worlds.note_left(ALL, *rank);
-                self.note_finished(*rank);
+        match message {
+            Broken { world, fault } => self.note_broken(world, &fault),
+            Left { world, rank, collectives } => self.control.worlds.note_left(world, rank, collectives),
+            Finished { rank, is_idle } => {
+                self.control.worlds.note_finished(rank);
+                self.note_finished(rank, is_idle);
             }
-            Message::AllFinished => self.control.note_at_end(|end| end.all_finished = true),
-            Message::Hello { .. } | Message::Beat => {}
+            AllFinished { is_idle } => self.note_all_finished(is_idle),
+            AtRest { world, messages } => self.note_rest(world, messages),
+            Free { world } => self.control.free(world),
+            Hello { .. } | Beat => {}
         }
     }
 
@@ -214,17 +275,23 @@ impl Thread<'_> {
             let now = Instant::now();
             return self.links.iter_mut().for_each(|link| link.heard = now);
         }
-        let silent = self.links.iter().flat_map(|link| {
+        let ending = lock(&self.control.end.state).begun;
+        let worlds = &self.control.worlds;
+        let mut faults = Vec::new();
+        for link in self.links.iter().filter(|link| !link.has_ended) {
             let silence = link.silence();
-            let worlds = self.control.worlds.silenced(silence).into_iter();
-            worlds.map(move |world| (world, WorldFault::Silent { rank: link.rank, ms: silence.as_millis() as u64 }))
-        });
-        let left = self.control.worlds.left_waiting();
-        let left = left.into_iter().map(|(world, rank)| (world, WorldFault::Left { rank }));
-        for (world, fault) in silent.chain(left).collect::<Vec<_>>() {
+            let fault = WorldFault::Silent { rank: link.rank, ms: silence.as_millis() as u64 };
+            faults.extend(worlds.silenced(silence).into_iter().map(|world| (world, fault.clone())));
+            // At its end, this rank waits for the others without a world.
+            if ending.is_some_and(|begun| silence.min(begun.elapsed()) > worlds.least() / 2) {
+                faults.push((NONE, fault));
+            }
+        }
+        faults.extend(worlds.left_waiting().into_iter().map(|(world, rank)| (world, WorldFault::Left { rank })));
+        for (world, fault) in faults {
             self.break_by(world, &fault);
         }
-        self.links.iter_mut().for_each(Link::flush);
+        self.open().for_each(Link::flush);
     }
 
     /// Tells the others first: this process may end as soon as its own world is broken.
@@ -247,11 +314,25 @@ impl Thread<'_> {
     }
 
     /// Notes that a rank has come to its end. Rank 0 tells the others when all have.
-    fn note_finished(&mut self, rank: u32) {
+    fn note_finished(&mut self, rank: u32, is_idle: bool) {
         self.finished.insert(rank);
+        self.all_idle &= is_idle;
         if self.control.rank == 0 && self.finished.len() == self.links.len() + 1 {
-            self.send(&Message::AllFinished, None);
-            self.control.note_at_end(|end| end.all_finished = true);
+            self.send(&Message::AllFinished { is_idle: self.all_idle }, None);
+            self.note_all_finished(self.all_idle);
+        }
+    }
+
+    fn note_all_finished(&self, is_idle: bool) {
+        self.control.note_at_end(|end| (end.all_finished, end.all_idle) = (true, is_idle));
+    }
+
+    /// Notes that nothing of a rank is in flight in a world that it has left. Rank 0 tells the others when
+    /// that holds for all.
+    fn note_rest(&mut self, world: u32, messages: Option<(u64, u64)>) {
+        if self.control.rank == 0 && self.rest.note(world, messages, self.control.size) {
+            self.send(&Message::Free { world }, None);
+            self.control.free(world);
         }
     }
 }

@@ -34,6 +34,8 @@ pub(super) struct Constants<H> {
     byte: H,
     pub(super) request_null: H,
     errors_return: H,
+    /// The key of the largest tag, among the attributes of the world's communicator.
+    tag_max: c_int,
     status_ignore: *mut c_void,
     elements: [H; 10],
     operations: [H; 4],
@@ -70,7 +72,9 @@ functions! {
     set_errhandler = b"MPI_Comm_set_errhandler" (H, H);
     rank = b"MPI_Comm_rank" (H, *mut c_int);
     size = b"MPI_Comm_size" (H, *mut c_int);
-    dup = b"MPI_Comm_dup" (H, *mut H);
+    idup = b"MPI_Comm_idup" (H, *mut H, *mut H);
+    free = b"MPI_Comm_free" (*mut H);
+    get_attribute = b"MPI_Comm_get_attr" (H, c_int, *mut *const c_int, *mut c_int);
     isend = b"MPI_Isend" (*const c_void, c_int, H, c_int, c_int, H, *mut H);
     improbe = b"MPI_Improbe" (c_int, c_int, H, *mut c_int, *mut H, *mut Status);
     imrecv = b"MPI_Imrecv" (*mut c_void, c_int, H, *mut H, *mut H);
@@ -85,6 +89,9 @@ functions! {
     ialltoall = b"MPI_Ialltoall" (*const c_void, c_int, H, *mut c_void, c_int, H, H, *mut H);
     error_string = b"MPI_Error_string" (c_int, *mut c_char, *mut c_int);
 }
+
+/// The largest tag that every library supports.
+const TAG_MAX: u32 = 32_767;
 
 /// Room for the status of any library: 24 bytes in Open MPI, 20 in MPICH.
 #[repr(C, align(8))]
@@ -131,6 +138,7 @@ impl Calls<Pointer> {
             byte: at(b"ompi_mpi_byte")?,
             request_null: at(b"ompi_request_null")?,
             errors_return: at(b"ompi_mpi_errors_return")?,
+            tag_max: 0,
             status_ignore: std::ptr::null_mut(),
             elements: [
                 at(b"ompi_mpi_int8_t")?,
@@ -160,6 +168,7 @@ impl Calls<c_int> {
             byte: 0x4c00_010d,
             request_null: 0x2c00_0000,
             errors_return: 0x5400_0001,
+            tag_max: 0x6440_0001,
             status_ignore: std::ptr::without_provenance_mut(1),
             elements: [
                 0x4c00_0137,
@@ -196,6 +205,23 @@ pub(super) struct ListsAt(pub(super) *const c_int, pub(super) *const c_int);
 
 // SAFETY: the lists are those of buffers, which go from thread to thread with them.
 unsafe impl Send for ListsAt {}
+
+/// Where a new communicator is written, in the buffers of its request.
+#[derive(Clone, Copy)]
+pub(super) struct CommAt<H>(*mut H);
+
+// SAFETY: the memory is that of buffers, which go from thread to thread with it.
+unsafe impl<H> Send for CommAt<H> {}
+
+impl<H> CommAt<H> {
+    pub(super) fn of(comm: &mut [H; 1]) -> Self {
+        Self(comm.as_mut_ptr())
+    }
+
+    fn at(&mut self) -> *mut H {
+        self.0
+    }
+}
 
 impl Memory {
     pub(super) fn of(bytes: &mut [u8]) -> Self {
@@ -289,15 +315,38 @@ impl<H: Handle> Calls<H> {
         Ok((rank as u32, size as u32))
     }
 
-    /// Returns a copy of a communicator, whose errors are returned. All ranks must call this.
-    pub(super) fn duplicate(&self, comm: H) -> Called<H> {
-        let mut copy = comm;
+    /// Lets failed calls with a communicator return. By default, they end the process.
+    pub(super) fn return_errors(&self, comm: H) -> Called<()> {
         // SAFETY: the communicator is valid.
-        self.check("MPI_Comm_dup", unsafe { (self.functions.dup)(comm, &raw mut copy) })?;
-        // SAFETY: the copy is valid.
-        let code = unsafe { (self.functions.set_errhandler)(copy, self.constants.errors_return) };
-        self.check("MPI_Comm_set_errhandler", code)?;
-        Ok(copy)
+        let code = unsafe { (self.functions.set_errhandler)(comm, self.constants.errors_return) };
+        self.check("MPI_Comm_set_errhandler", code)
+    }
+
+    /// Returns the largest tag of a message.
+    pub(super) fn tag_max(&self) -> Called<u32> {
+        let (mut value, mut is_there) = (std::ptr::null(), 0);
+        let (key, out) = (self.constants.tag_max, &raw mut value);
+        // SAFETY: the communicator is valid, and the value of this key is a pointer to an int.
+        let code = unsafe { (self.functions.get_attribute)(self.constants.world, key, out, &raw mut is_there) };
+        self.check("MPI_Comm_get_attr", code)?;
+        if is_there == 0 || value.is_null() {
+            return Ok(TAG_MAX);
+        }
+        // SAFETY: the library has set the pointer to an int that it keeps.
+        Ok(u32::try_from(unsafe { *value }).unwrap_or(TAG_MAX))
+    }
+
+    /// Starts a copy of the world's communicator. All ranks must call this.
+    pub(super) unsafe fn duplicate(&self, mut into: CommAt<H>) -> Called<H> {
+        let (world, into) = (self.constants.world, into.at());
+        // SAFETY: the caller keeps the memory.
+        self.request("MPI_Comm_idup", |out| unsafe { (self.functions.idup)(world, into, out) })
+    }
+
+    /// Frees a communicator that all ranks free, and that none of them uses any more.
+    pub(super) fn free(&self, mut comm: H) -> Called<()> {
+        // SAFETY: the communicator is valid, and has no requests.
+        self.check("MPI_Comm_free", unsafe { (self.functions.free)(&raw mut comm) })
     }
 
     /// Returns the request that `start` makes.

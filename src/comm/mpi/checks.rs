@@ -4,18 +4,20 @@
 use std::sync::Arc;
 
 use super::calls::{Calls, Handle, Memory};
+use super::comm::Comm;
 use super::engine::Lists;
 use super::path::{Buffers, Step};
 use super::progress::{Progress, Request};
+use crate::comm::control::Waits;
 use crate::comm::engine::{CheckFuture, Checks};
 use crate::comm::native::{Element, Operation};
 use crate::comm::op::OpFault;
 
-pub(super) struct Channel<H> {
+pub(super) struct Channel<H: Handle> {
     pub(super) progress: Arc<Progress<H>>,
+    pub(super) comm: Arc<Comm<H>>,
+    pub(super) waits: Arc<Waits>,
     pub(super) size: u32,
-    pub(super) comparisons: H,
-    pub(super) reports: H,
 }
 
 impl<H: Handle> Checks for Channel<H> {
@@ -25,27 +27,31 @@ impl<H: Handle> Checks for Channel<H> {
         let (own, mut largest) = (vec![number, !number], vec![0_u64; 2]);
         let from = Memory::to_read(bytemuck::cast_slice(&own));
         let into = Memory::of(bytemuck::cast_slice_mut(&mut largest));
-        let (comm, reduction) = (self.comparisons, (Element::U64, Operation::Max));
+        let (comm, reduction) = (self.comm.comparisons(), (Element::U64, Operation::Max));
+        // All ranks begin the comparisons in the same order, and so number them in the same way.
+        let wait = self.waits.collective();
         // SAFETY: the buffers keep both.
         let start = move |calls: &Calls<H>| unsafe { calls.all_reduce(from, into, reduction, comm) };
-        let buffers = Buffers::of((own, largest), 0);
+        let buffers = Buffers::of((own, largest), 0).on(self.comm.clone());
         let request = self.progress.request(Box::new(move |calls, _| Ok(Step::Request(start(calls)?))), buffers);
         Box::pin(async move {
             let (_, largest) = request.await?.others::<(Vec<u64>, Vec<u64>)>();
+            drop(wait);
             Ok(largest[0] == !largest[1])
         })
     }
 
     fn gather(&self, bytes: Vec<u8>) -> CheckFuture<Vec<Vec<u8>>> {
-        let (progress, size, comm) = (self.progress.clone(), self.size as usize, self.reports);
+        let (progress, size, kept) = (self.progress.clone(), self.size as usize, self.comm.clone());
         Box::pin(async move {
-            let counts = gather_counts(&progress, comm, bytes.len(), size).await?;
+            let comm = kept.reports();
+            let counts = gather_counts(&progress, &kept, bytes.len(), size).await?;
             let lists = Lists::new(counts)?;
             let (mut gathered, at) = (vec![0; lists.total], lists.memory());
             let (from, into) = (Memory::to_read(&bytes), Memory::of(&mut gathered));
             // SAFETY: the buffers keep the memory and the lists.
             let start = move |calls: &Calls<H>| unsafe { calls.all_gather_parts(from, into, at, comm) };
-            let buffers = Buffers::of((bytes, lists, gathered), 0);
+            let buffers = Buffers::of((bytes, lists, gathered), 0).on(kept.clone());
             let request = progress.request(Box::new(move |calls, _| Ok(Step::Request(start(calls)?))), buffers);
             let (_, lists, gathered) = request.await?.others::<(Vec<u8>, Lists, Vec<u8>)>();
             let mut rest = &gathered[..];
@@ -58,15 +64,16 @@ impl<H: Handle> Checks for Channel<H> {
 /// Returns the number of bytes that each rank gives.
 async fn gather_counts<H: Handle>(
     progress: &Arc<Progress<H>>,
-    comm: H,
+    kept: &Arc<Comm<H>>,
     bytes: usize,
     size: usize,
 ) -> Result<Vec<std::ffi::c_int>, OpFault> {
+    let comm = kept.reports();
     let (own, mut counts) = (vec![super::calls::count(bytes)?], vec![0; size]);
     let (from, into) = (Memory::to_read(bytemuck::cast_slice(&own)), Memory::of(bytemuck::cast_slice_mut(&mut counts)));
     // SAFETY: the buffers keep both.
     let start = move |calls: &Calls<H>| unsafe { calls.all_gather(from, into, comm) };
-    let buffers = Buffers::of((own, counts), 0);
+    let buffers = Buffers::of((own, counts), 0).on(kept.clone());
     let request: Request<H> = progress.request(Box::new(move |calls, _| Ok(Step::Request(start(calls)?))), buffers);
     let (_, counts) = request.await?.others::<(Vec<std::ffi::c_int>, Vec<std::ffi::c_int>)>();
     Ok(counts)

@@ -3,81 +3,42 @@
 //! Where the sizes may differ from rank to rank, a first operation exchanges them: all-gathers of lists, and
 //! broadcasts. A receive learns the size from the message (`MPI_Improbe`).
 
-use std::borrow::Cow;
 use std::ffi::c_int;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
 
 use super::calls::{Called, Calls, Failed, Handle, ListsAt, Memory, count};
 use super::checks::Channel;
+use super::comm::{Comm, count_message};
+use super::outgoing::Outgoing;
 use super::path::{Buffers, Start, Step};
 use super::progress::{Progress, Request};
-use crate::comm::control::Control;
+use crate::comm::control::Waits;
 use crate::comm::detached::detach;
-use crate::comm::engine::{Checks, Engine, Issued};
+use crate::comm::engine::{Checks, Engine, Issued, Issuing};
 use crate::comm::health::Health;
 use crate::comm::op::{Op, OpFault, OpFuture, Peering, Place};
 use crate::comm::wire::Fill;
 use crate::error::{BoxError, WorldFault};
 use crate::graph::{Exchange, Made, Shared};
+use crate::name::Name;
 
-pub(super) struct Mpi<H> {
-    inner: Arc<Inner<H>>,
-    checks: Arc<Channel<H>>,
-    health: Arc<Health>,
-    control: Arc<Control>,
-    /// The number of the world.
-    number: u32,
-}
+pub(super) struct Mpi<H: Handle>(Arc<Inner<H>>);
 
-struct Inner<H> {
+struct Inner<H: Handle> {
     progress: Arc<Progress<H>>,
-    comm: H,
+    comm: Arc<Comm<H>>,
+    waits: Arc<Waits>,
     place: Place,
-    control: Arc<Control>,
-    number: u32,
-}
-
-/// The bytes of a value that a rank gives.
-struct Outgoing {
-    /// Keeps the bytes, if they are those of the value in memory.
-    value: Shared,
-    encode: fn(&Shared) -> Cow<'_, [u8]>,
-    encoded: Option<Vec<u8>>,
-}
-
-impl Outgoing {
-    fn new(op: &Op) -> Self {
-        let encoded = match (op.spec.form.encode)(&op.given) {
-            Cow::Borrowed(_) => None,
-            Cow::Owned(bytes) => Some(bytes),
-        };
-        Self { value: op.given.clone(), encode: op.spec.form.encode, encoded }
-    }
-
-    fn memory(&self) -> Memory {
-        match &self.encoded {
-            Some(bytes) => Memory::to_read(bytes),
-            None => Memory::to_read(&(self.encode)(&self.value)),
-        }
-    }
+    /// The largest tag of a message.
+    tag_max: u32,
 }
 
 impl<H: Handle> Mpi<H> {
-    pub(super) fn new(
-        progress: Arc<Progress<H>>,
-        ([comm, comparisons, reports], place): ([H; 3], Place),
-        control: Arc<Control>,
-        (number, deadline): (u32, Duration),
-    ) -> Self {
-        let health = Arc::<Health>::default();
-        control.add(number, health.clone(), deadline);
-        let checks = Channel { progress: progress.clone(), size: place.size, comparisons, reports };
-        let inner = Arc::new(Inner { progress, comm, place, control: control.clone(), number });
-        Self { inner, checks: Arc::new(checks), health, control, number }
+    pub(super) fn new(progress: Arc<Progress<H>>, comm: Arc<Comm<H>>, waits: Arc<Waits>, (place, tag_max): (Place, u32)) -> Self {
+        Self(Arc::new(Inner { progress, comm, waits, place, tag_max }))
     }
 }
 
@@ -87,28 +48,62 @@ impl<H: Handle> Engine for Mpi<H> {
     }
 
     fn place(&self) -> Place {
-        self.inner.place
+        self.0.place
     }
 
     fn health(&self) -> &Arc<Health> {
-        &self.health
+        &self.0.comm.health
     }
 
     fn start(&self, op: Op, issued: Issued) -> OpFuture {
-        let inner = self.inner.clone();
-        Box::pin(async move { inner.perform(op, issued).await })
+        let (inner, name) = (self.0.clone(), op.name.clone());
+        let mut issuing = Issuing::new(issued, abandon(&self.0.comm, self.0.place, name.clone()));
+        Box::pin(async move {
+            let ended = inner.perform(op, &mut issuing).await.map_err(|fault| fault.at(&name, inner.place.rank));
+            match &ended {
+                Ok(_) => issuing.complete(),
+                Err(OpFault::World(fault)) => inner.comm.control.break_by(inner.comm.world, fault.clone()),
+                Err(OpFault::Value(error)) => issuing.abandon(error.to_string()),
+            }
+            ended
+        })
     }
 
     fn checks(&self) -> Option<Arc<dyn Checks>> {
-        if self.inner.place.size > 1 { Some(self.checks.clone()) } else { None }
+        let Inner { progress, comm, waits, place: Place { size, .. }, .. } = &*self.0;
+        let (progress, comm, waits) = (progress.clone(), comm.clone(), waits.clone());
+        if *size > 1 { Some(Arc::new(Channel { progress, comm, waits, size: *size })) } else { None }
     }
 
     fn break_by(&self, fault: WorldFault) {
-        self.control.break_by(self.number, fault);
+        self.0.comm.control.break_by(self.0.comm.world, fault);
     }
 
     fn leave(&self) {
-        self.control.leave(self.number);
+        self.0.comm.control.leave(self.0.comm.world);
+    }
+}
+
+/// Returns what breaks the world when an operation of this rank is abandoned.
+fn abandon<H: Handle>(comm: &Comm<H>, place: Place, name: Name) -> impl FnOnce(String) + Send + use<H> {
+    let (control, world, Place { rank, size }) = (comm.control.clone(), comm.world, place);
+    move |why| {
+        if size > 1 {
+            control.break_by(world, WorldFault::Abandoned { rank, why: format!("'{name}': {why}") });
+        }
+    }
+}
+
+impl OpFault {
+    /// Returns the fault with the operation that met it, if it names none.
+    fn at(self, name: &Name, rank: u32) -> Self {
+        match self {
+            Self::World(WorldFault::Transport { what }) => {
+                let what = format!("'{name}' on rank {rank}: {what}");
+                Self::World(WorldFault::Transport { what })
+            }
+            other => other,
+        }
     }
 }
 
@@ -118,27 +113,24 @@ impl From<Failed> for OpFault {
     }
 }
 
-/// The largest tag that every library supports.
-const TAG_MAX: u32 = 32_767;
-
 type Ended = Result<Made, OpFault>;
 
 impl<H: Handle> Inner<H> {
-    async fn perform(&self, op: Op, issued: Issued) -> Ended {
+    async fn perform(&self, op: Op, issuing: &mut Issuing) -> Ended {
         let spec = op.spec.clone();
         match &spec.communication.exchange {
-            Exchange::Barrier => self.barrier(op, issued).await,
-            Exchange::SendTo { .. } => self.send(op, issued).await,
-            Exchange::RecvFrom { .. } => self.receive(op, issued).await,
-            Exchange::Broadcast { root } => self.broadcast(op, *root, issued).await,
-            Exchange::AllGather if spec.made.is_some() => self.all_gather(op, issued).await,
+            Exchange::Barrier => self.barrier(op, issuing).await,
+            Exchange::SendTo { .. } => self.send(op, issuing).await,
+            Exchange::RecvFrom { .. } => self.receive(op, issuing).await,
+            Exchange::Broadcast { root } => self.broadcast(op, *root, issuing).await,
+            Exchange::AllGather if spec.made.is_some() => self.all_gather(op, issuing).await,
             Exchange::AllReduce { .. } | Exchange::ReduceScatter { .. } if spec.reduction.is_some() => {
-                self.reduce(op, issued).await
+                self.reduce(op, issuing).await
             }
-            Exchange::AllToAll => self.all_to_all(op, issued).await,
+            Exchange::AllToAll => self.all_to_all(op, issuing).await,
             // NCCL does the last one: it is of device memory.
             Exchange::AllGather | Exchange::AllReduce { .. } | Exchange::ReduceScatter { .. } | Exchange::SendRecv { .. } => {
-                let all = self.gather_values(&op, issued).await?;
+                let all = self.gather_values(&op, issuing).await?;
                 Ok((spec.combine)(self.place, &all)?)
             }
         }
@@ -146,52 +138,59 @@ impl<H: Handle> Inner<H> {
 
     /// Hands a request to the path. Its calls are made in the order in which this is called.
     fn request(&self, buffers: Buffers, start: impl FnOnce(&Calls<H>, H) -> Called<H> + Send + 'static) -> Request<H> {
-        let comm = self.comm;
-        self.progress.request(Box::new(move |calls, _| Ok(Step::Request(start(calls, comm)?))), buffers)
+        let comm = self.comm.handle();
+        let start: Start<H> = Box::new(move |calls, _| Ok(Step::Request(start(calls, comm)?)));
+        self.progress.request(start, buffers.on(self.comm.clone()))
     }
 
-    async fn barrier(&self, op: Op, issued: Issued) -> Ended {
+    async fn barrier(&self, op: Op, issuing: &mut Issuing) -> Ended {
         // SAFETY: a barrier has no memory.
         let request = self.request(Buffers::none(), |calls, comm| unsafe { calls.barrier(comm) });
-        drop(issued);
+        issuing.complete();
         request.await?;
         Ok((op.spec.finish)(None))
     }
 
-    async fn send(&self, op: Op, issued: Issued) -> Ended {
+    async fn send(&self, op: Op, issuing: &mut Issuing) -> Ended {
         let Some(Peering { rank, tag }) = op.peer else { return Ok((op.spec.finish)(None)) };
-        let (given, tag) = (Outgoing::new(&op), self.tag(tag));
-        let from = given.memory();
+        let (given, tag) = (Outgoing::new(&op), self.tag(tag)?);
+        let (from, (wait, _)) = (given.memory(), self.waits.message(rank));
+        count_message(&self.comm.sent);
         // SAFETY: the buffers keep the memory.
         let mut request =
             self.request(Buffers::of(given, from.bytes), move |calls, comm| unsafe { calls.send(from, rank, tag, comm) });
-        drop(issued);
+        issuing.complete();
         match poll_fn(|cx| Poll::Ready(Pin::new(&mut request).poll(cx))).await {
             Poll::Ready(end) => drop(end?),
             // MPI ends a send of a large value when it is received. Two ranks that each await a send before
             // they receive would wait for ever. So a send ends when it is issued; the buffers keep the value.
             Poll::Pending => {
-                let (control, number) = (self.control.clone(), self.number);
+                let (control, world) = (self.comm.control.clone(), self.comm.world);
                 detach(async move {
                     if let Err(failed) = request.await {
-                        control.break_by(number, WorldFault::Transport { what: failed.to_string() });
+                        control.break_by(world, WorldFault::Transport { what: failed.to_string() });
                     }
+                    drop(wait);
                 });
             }
         }
         Ok((op.spec.finish)(None))
     }
 
-    async fn receive(&self, op: Op, issued: Issued) -> Ended {
+    async fn receive(&self, op: Op, issuing: &mut Issuing) -> Ended {
         let Some(Peering { rank: from, tag }) = op.peer else { return Ok((op.spec.finish)(None)) };
-        let (tag, comm, landing) = (self.tag(tag), self.comm, op.spec.form.landing);
-        let start: Start<H> = Box::new(move |_, _| Ok(Step::Probe { from, tag, comm, landing }));
-        let request = self.progress.request(start, Buffers::none());
-        drop(issued);
-        Ok((op.spec.finish)(Some(request.await?.value()?)))
+        let (tag, comm, landing) = (self.tag(tag)?, self.comm.handle(), op.spec.form.landing);
+        let (wait, is_matched) = self.waits.message(from);
+        count_message(&self.comm.received);
+        let start: Start<H> = Box::new(move |_, _| Ok(Step::Probe { from, tag, comm, landing, is_matched }));
+        let request = self.progress.request(start, Buffers::none().on(self.comm.clone()));
+        issuing.complete();
+        let received = request.await?;
+        drop(wait);
+        Ok((op.spec.finish)(Some(received.value()?)))
     }
 
-    async fn reduce(&self, op: Op, issued: Issued) -> Ended {
+    async fn reduce(&self, op: Op, issuing: &mut Issuing) -> Ended {
         let reduction = op.spec.reduction.expect("the caller looked");
         let is_scatter = matches!(op.spec.communication.exchange, Exchange::ReduceScatter { .. });
         let given = Outgoing::new(&op);
@@ -208,22 +207,22 @@ impl<H: Handle> Inner<H> {
                 unsafe { calls.all_reduce(from, into, reduction, comm) }
             }
         });
-        drop(issued);
+        issuing.complete();
         self.landed(&op, request).await
     }
 
-    async fn all_to_all(&self, op: Op, issued: Issued) -> Ended {
+    async fn all_to_all(&self, op: Op, issuing: &mut Issuing) -> Ended {
         let given = Outgoing::new(&op);
         let from = given.memory();
         let part = part(from.bytes / op.spec.element, self.place)? * op.spec.element;
         let (buffers, into) = self.landing(&op, (from.bytes, Fill::Zero), given);
         // SAFETY: the buffers keep the memory.
         let request = self.request(buffers, move |calls, comm| unsafe { calls.all_to_all(from, into, part, comm) });
-        drop(issued);
+        issuing.complete();
         self.landed(&op, request).await
     }
 
-    async fn broadcast(&self, op: Op, root: u32, issued: Issued) -> Ended {
+    async fn broadcast(&self, op: Op, root: u32, issuing: &mut Issuing) -> Ended {
         let is_root = self.place.rank == root;
         let given = if is_root { Some(Outgoing::new(&op)) } else { None };
         let bytes = match op.spec.form.bytes {
@@ -239,9 +238,9 @@ impl<H: Handle> Inner<H> {
         };
         // SAFETY: the buffers keep the memory, which the root only reads.
         let request = self.request(buffers, move |calls, comm| unsafe { calls.broadcast(at, root, comm) });
-        drop(issued);
+        issuing.complete();
         let ended = request.await?;
-        let value = if is_root { (op.spec.form.decode)(&(op.spec.form.encode)(&op.given))? } else { ended.value()? };
+        let value = if is_root { (op.spec.form.decode)(ended.others::<Outgoing>().bytes())? } else { ended.value()? };
         Ok((op.spec.finish)(Some(value)))
     }
 
@@ -254,7 +253,7 @@ impl<H: Handle> Inner<H> {
         Ok(size[0] as usize)
     }
 
-    async fn all_gather(&self, op: Op, issued: Issued) -> Ended {
+    async fn all_gather(&self, op: Op, issuing: &mut Issuing) -> Ended {
         let form = op.spec.made.expect("the caller looked");
         let given = Outgoing::new(&op);
         let from = given.memory();
@@ -264,7 +263,7 @@ impl<H: Handle> Inner<H> {
             let buffers = Buffers::landing(landing, given);
             // SAFETY: the buffers keep the memory.
             let request = self.request(buffers, move |calls, comm| unsafe { calls.all_gather(from, into, comm) });
-            drop(issued);
+            issuing.complete();
             return self.landed(&op, request).await;
         }
         let counts = self.gather_counts(from.bytes).await?;
@@ -274,12 +273,12 @@ impl<H: Handle> Inner<H> {
         let buffers = Buffers::landing(landing, (given, lists));
         // SAFETY: the buffers keep the memory and the lists.
         let request = self.request(buffers, move |calls, comm| unsafe { calls.all_gather_parts(from, into, at, comm) });
-        drop(issued);
+        issuing.complete();
         self.landed(&op, request).await
     }
 
     /// Returns the values of all ranks.
-    async fn gather_values(&self, op: &Op, issued: Issued) -> Result<Vec<Shared>, OpFault> {
+    async fn gather_values(&self, op: &Op, issuing: &mut Issuing) -> Result<Vec<Shared>, OpFault> {
         let given = Outgoing::new(op);
         let from = given.memory();
         let lists = Lists::new(self.gather_counts(from.bytes).await?)?;
@@ -288,7 +287,7 @@ impl<H: Handle> Inner<H> {
         let buffers = Buffers::of((given, lists, gathered), into.bytes);
         // SAFETY: the buffers keep the memory and the lists.
         let request = self.request(buffers, move |calls, comm| unsafe { calls.all_gather_parts(from, into, at, comm) });
-        drop(issued);
+        issuing.complete();
         let (_, lists, gathered) = request.await?.others::<(Outgoing, Lists, Vec<u8>)>();
         let mut rest = &gathered[..];
         let mut values = Vec::with_capacity(lists.counts.len());
@@ -322,8 +321,14 @@ impl<H: Handle> Inner<H> {
         Ok((op.spec.finish)(Some(request.await?.value()?)))
     }
 
-    fn tag(&self, tag: u32) -> c_int {
-        (tag % TAG_MAX) as c_int
+    /// Returns the tag of MPI for a message. That of flows is the last number, and 0 for MPI.
+    fn tag(&self, tag: u32) -> Result<c_int, BoxError> {
+        let (tag, most) = (tag.wrapping_add(1), self.tag_max);
+        if tag <= most {
+            return Ok(tag as c_int);
+        }
+        let text = format!("it is message {tag} of its graph, and this MPI library has tags up to {most}: divide the graph");
+        Err(text.into())
     }
 }
 

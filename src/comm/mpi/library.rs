@@ -1,17 +1,20 @@
 //! Which MPI library this process uses.
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, OsString, c_char, c_int};
 
 use libloading::Library;
 use libloading::os::unix;
 
 use super::calls::{Calls, Handle};
 
-/// The libraries of each launcher, by a variable that it sets in each process.
-const LAUNCHED: [(&str, &[&str]); 2] =
-    [("OMPI_COMM_WORLD_SIZE", &["libmpi.so.40", "libmpi.so"]), ("PMI_RANK", &["libmpich.so.12", "libmpi.so.12", "libmpi.so"])];
-/// All names, for a process that no launcher has started.
-const NAMES: [&str; 5] = ["libmpi.so.40", "libmpich.so.12", "libmpi.so.12", "libmpi.so", "libmpich.so"];
+/// Names the library: its path, or its file name.
+const NAMED: &str = "ANABRANCH_MPI";
+
+const OPEN_MPI: [&str; 2] = ["libmpi.so.40", "libmpi.so"];
+const MPICH: [&str; 3] = ["libmpich.so.12", "libmpi.so.12", "libmpi.so"];
+
+/// The numbers of processes, as launchers say them to each process.
+const SIZES: [&str; 2] = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE"];
 
 /// Something that is done with a library of any handles.
 pub(super) trait Visit {
@@ -33,18 +36,52 @@ pub(super) fn load<T, V: Visit<Output = Result<T, String>>>(visit: V) -> Result<
 }
 
 fn find() -> Result<Library, String> {
-    let launcher = LAUNCHED.iter().find(|(variable, _)| std::env::var_os(variable).is_some());
-    let names = launcher.map_or(&NAMES[..], |(_, names)| names);
+    let named = std::env::var_os(NAMED);
+    // A program that uses MPI itself has loaded it.
+    let own: Library = unix::Library::this().into();
+    if named.is_none() && version(&own).is_ok() {
+        return Ok(own);
+    }
+    let names = named.map_or_else(names, |name| vec![name]);
     let mut faults = Vec::new();
-    for &name in names {
+    for name in names {
         // The plugins of the library find its symbols only if they are global.
         // SAFETY: an MPI library may be loaded at any time; its initialisers do nothing that matters here.
-        match unsafe { unix::Library::open(Some(name), unix::RTLD_NOW | unix::RTLD_GLOBAL) } {
+        match unsafe { unix::Library::open(Some(&name), unix::RTLD_NOW | unix::RTLD_GLOBAL) } {
             Ok(library) => return Ok(library.into()),
-            Err(error) => faults.push(error.to_string()),
+            Err(error) => faults.push(format!("{}: {error}", name.display())),
         }
     }
-    Err(format!("no library was found: install Open MPI or MPICH ({})", faults.join("; ")))
+    let faults = faults.join("; ");
+    Err(format!("no library was found: install Open MPI or MPICH, or name the file of another one in {NAMED} (tried {faults})"))
+}
+
+/// Returns the names that fit the launcher of this process, the best one first.
+fn names() -> Vec<OsString> {
+    let is_set = |variable: &str| std::env::var_os(variable).is_some();
+    let known: [&[&str]; 2] = if is_set("OMPI_COMM_WORLD_SIZE") {
+        [&OPEN_MPI, &[]]
+    } else if is_set("PMI_RANK") && !is_set("SLURM_JOB_ID") {
+        // The launcher of MPICH. A process with Open MPI would be alone.
+        [&MPICH, &[]]
+    } else if is_set("PMI_RANK") && !is_set("PMIX_RANK") {
+        // Slurm starts processes of any library.
+        [&MPICH, &OPEN_MPI]
+    } else {
+        [&OPEN_MPI, &MPICH]
+    };
+    known.concat().into_iter().map(OsString::from).collect()
+}
+
+/// Checks that the library sees the other processes, of which there are so many.
+pub(super) fn check_size(size: u32) -> Result<(), String> {
+    let launched = |variable: &&str| std::env::var(variable).ok()?.parse::<u32>().ok();
+    match SIZES.iter().find_map(launched) {
+        Some(launched) if size == 1 && launched > 1 => Err(format!(
+            "{launched} processes were started, and the library sees one: it does not fit the launcher, name the right one in {NAMED}"
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Returns the library's own description.

@@ -5,9 +5,11 @@
 
 mod calls;
 mod checks;
+mod comm;
 mod engine;
 mod library;
 mod open;
+mod outgoing;
 mod path;
 mod progress;
 

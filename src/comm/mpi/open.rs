@@ -3,16 +3,18 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use super::calls::{Calls, Failed, Handle, Memory};
+use super::calls::{Calls, CommAt, Failed, Handle, Memory};
+use super::comm::Comm;
 use super::engine::Mpi as Engine;
 use super::library::{self, Visit};
 use super::path::{Buffers, Path, Step};
 use super::progress::Progress;
-use crate::comm::control::{Control, Host, Invitation};
+use crate::comm::control::{Control, Host, Invitation, Waits};
 use crate::comm::engine;
+use crate::comm::health::Health;
 use crate::comm::op::Place;
 use crate::comm::world::World;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Kind, Result, WorldFault};
 use crate::sync::{Mutex, lock};
 
 /// The default deadline of a world.
@@ -70,7 +72,7 @@ impl Mpi {
             return Err(Kind::Setting { what: "the deadline of a world, in ms,", must: "at least 100", got }.into());
         }
         let started = STARTED.get_or_init(|| start(self.deadline).map_err(fault)).as_ref().map_err(Error::clone)?;
-        Ok(World::of(started.engine(self.deadline).map_err(fault)?))
+        Ok(World::of(started.engine(self.deadline)?))
     }
 }
 
@@ -80,9 +82,10 @@ impl World {
     ///
     /// The library is loaded at run time: Open MPI, or one with the ABI of MPICH. It is that of the launcher
     /// that started the process. The first call starts MPI, unless the program has done so: then it needs
-    /// `MPI_THREAD_SERIALIZED`, and must not call MPI itself while a world exists. Each further call returns
-    /// a further world of the same ranks. All ranks must call this equally often. It waits until all ranks
-    /// have called it.
+    /// `MPI_THREAD_SERIALIZED`, and must not call MPI itself while a world exists. Errors of
+    /// `MPI_COMM_WORLD` are returned from then on. At its end, the process waits for those of all ranks.
+    /// Each further call returns a further world of the same ranks. All ranks must call this equally often.
+    /// It waits until all ranks have called it.
     ///
     /// # Errors
     /// If there is no library, MPI cannot be started, or not all ranks come within the deadline.
@@ -97,7 +100,7 @@ fn fault(why: String) -> Error {
 
 /// MPI in this process, for handles of any type.
 trait Started: Send + Sync {
-    fn engine(&self, deadline: Duration) -> Result<Box<dyn engine::Engine>, String>;
+    fn engine(&self, deadline: Duration) -> Result<Box<dyn engine::Engine>>;
     /// Ends MPI, if that is safe.
     fn finalize(&self);
 }
@@ -105,31 +108,78 @@ trait Started: Send + Sync {
 struct Process<H> {
     progress: Arc<Progress<H>>,
     control: Arc<Control>,
-    size: u32,
-    /// The number of worlds.
-    worlds: Mutex<u32>,
+    place: Place,
+    /// The largest tag of a message.
+    tag_max: u32,
+    /// Held while a world is made: all ranks make them one after the other.
+    making: Mutex<()>,
 }
 
 impl<H: Handle> Started for Process<H> {
-    fn engine(&self, deadline: Duration) -> Result<Box<dyn engine::Engine>, String> {
-        let mut worlds = lock(&self.worlds);
-        let comm_of = |calls: &Calls<H>| {
-            let copy = || calls.duplicate(calls.constants.world);
-            let comms = [copy()?, copy()?, copy()?];
-            Ok((comms, calls.place(comms[0])?))
-        };
-        let (comms, (rank, size)) = self.progress.path.with(comm_of).map_err(|failed: Failed| failed.to_string())?;
-        *worlds += 1;
-        let at = (comms, Place { rank, size });
-        Ok(Box::new(Engine::new(self.progress.clone(), at, self.control.clone(), (*worlds - 1, deadline))))
+    fn engine(&self, deadline: Duration) -> Result<Box<dyn engine::Engine>> {
+        let _making = lock(&self.making);
+        let (health, waits) = (Arc::<Health>::default(), Arc::<Waits>::default());
+        let world = self.control.add(health.clone(), waits.clone(), deadline);
+        let duplicate = || self.duplicate(&health, deadline);
+        let handles = duplicate().and_then(|first| Ok([first, duplicate()?, duplicate()?]));
+        match handles {
+            Ok(handles) => {
+                let progress = self.progress.clone();
+                self.control.note_made(world, Box::new(move || handles.into_iter().for_each(|handle| progress.free(handle))));
+                let comm = Arc::new(Comm::new(handles, world, self.control.clone(), health));
+                Ok(Box::new(Engine::new(self.progress.clone(), comm, waits, (self.place, self.tag_max))))
+            }
+            Err(error) => {
+                let (rank, why) = (self.place.rank, format!("its world was not made: {error:#}"));
+                self.control.break_by(world, WorldFault::Abandoned { rank, why });
+                self.control.leave(world);
+                self.control.rest(world, None);
+                Err(error)
+            }
+        }
     }
 
     fn finalize(&self) {
-        // MPI waits for all ranks at its end, so that it never comes if a world has broken.
-        if self.control.finish(self.size) && self.progress.path.is_idle() {
-            let _ = self.progress.path.with(Calls::finalize);
+        let is_idle = self.progress.path.give_up_receives();
+        // MPI waits for all ranks at its end, so that it never comes if one of them does not end it.
+        if self.control.finish(is_idle) {
+            self.progress.path.end();
         }
     }
+}
+
+impl<H: Handle> Process<H> {
+    /// Returns a communicator, once all ranks have asked for it.
+    fn duplicate(&self, health: &Health, deadline: Duration) -> Result<H> {
+        let check_whole = || health.fault().map_or(Ok(()), |fault| Err(Kind::World(fault).into()));
+        // A rank that has died fails all further worlds. Any other fault is one of this world: the other
+        // ranks may have started the copy, which must not meet that of the next world.
+        if matches!(health.fault(), Some(WorldFault::Died { .. } | WorldFault::Left { .. })) {
+            check_whole()?;
+        }
+        let mut comm = Box::new([self.progress.path.with(|calls| calls.constants.world)]);
+        let at = CommAt::of(&mut comm);
+        // SAFETY: the buffers keep the memory.
+        let start = move |calls: &Calls<H>| unsafe { calls.duplicate(at) };
+        let request = self.progress.request(Box::new(move |calls, _| Ok(Step::Request(start(calls)?))), Buffers::of(comm, 0));
+        let ended = self.progress.wait(&request, |waited| waited > deadline || health.fault().is_some());
+        let text = |failed: Failed| fault(failed.to_string());
+        match ended {
+            Some(ended) => {
+                let [comm] = *ended.map_err(text)?.others::<Box<[H; 1]>>();
+                self.progress.path.with(|calls| calls.return_errors(comm)).map_err(text)?;
+                Ok(comm)
+            }
+            None => {
+                check_whole()?;
+                Err(fault(not_all_within(deadline)))
+            }
+        }
+    }
+}
+
+fn not_all_within(deadline: Duration) -> String {
+    format!("not all ranks have asked for this world within {deadline:?}")
 }
 
 fn start(deadline: Duration) -> Result<Box<dyn Started>, String> {
@@ -145,12 +195,17 @@ impl Visit for Launch {
     type Output = Result<Box<dyn Started>, String>;
 
     fn visit<H: Handle>(self, calls: Calls<H>) -> Self::Output {
-        calls.init().map_err(|failed| failed.to_string())?;
+        let text = |failed: Failed| failed.to_string();
+        calls.init().map_err(text)?;
+        calls.return_errors(calls.constants.world).map_err(text)?;
+        let tag_max = calls.tag_max().map_err(text)?;
         // SAFETY: the function does not panic, and may be called at the end of the process.
         unsafe { atexit(finalize) };
         let progress = Progress::start(Path::new(calls)).map_err(|error| error.to_string())?;
-        let (control, size) = connect(&progress, self.deadline)?;
-        Ok(Box::new(Process { progress, control, size, worlds: Mutex::new(0) }))
+        let place = progress.path.with(|calls| calls.place(calls.constants.world)).map_err(text)?;
+        library::check_size(place.1)?;
+        let (control, place) = connect(&progress, place, self.deadline)?;
+        Ok(Box::new(Process { progress, control, place, tag_max, making: Mutex::new(()) }))
     }
 }
 
@@ -165,9 +220,12 @@ extern "C" fn finalize() {
 }
 
 /// Makes the control connection: rank 0 tells all others over MPI where it listens.
-fn connect<H: Handle>(progress: &Arc<Progress<H>>, deadline: Duration) -> Result<(Arc<Control>, u32), String> {
-    let world = |calls: &Calls<H>| Ok((calls.place(calls.constants.world)?, calls.constants.world));
-    let ((rank, size), comm) = progress.path.with(world).map_err(|failed: Failed| failed.to_string())?;
+fn connect<H: Handle>(
+    progress: &Arc<Progress<H>>,
+    (rank, size): (u32, u32),
+    deadline: Duration,
+) -> Result<(Arc<Control>, Place), String> {
+    let comm = progress.path.with(|calls| calls.constants.world);
     let links = match (rank, size) {
         (_, 1) => Ok(Vec::new()),
         (0, _) => {
@@ -182,9 +240,9 @@ fn connect<H: Handle>(progress: &Arc<Progress<H>>, deadline: Duration) -> Result
             invitation.link(rank).map(|link| vec![link])
         }
     };
-    let started = links.and_then(|links| Control::start(rank, links));
+    let started = links.and_then(|links| Control::start((rank, size), links));
     let control = started.map_err(|error| format!("the control connection between the ranks failed: {error}"))?;
-    Ok((control, size))
+    Ok((control, Place { rank, size }))
 }
 
 /// The most bytes of an invitation.
@@ -197,5 +255,6 @@ fn share<H: Handle>(progress: &Arc<Progress<H>>, comm: H, mut given: Vec<u8>, de
     // SAFETY: the buffers keep the bytes.
     let start = move |calls: &Calls<H>| unsafe { calls.broadcast(at, 0, comm) };
     let request = progress.request(Box::new(move |calls, _| Ok(Step::Request(start(calls)?))), Buffers::of(given, 0));
-    Ok(progress.wait(&request, deadline)?.others())
+    let ended = progress.wait(&request, |waited| waited > deadline).ok_or_else(|| not_all_within(deadline))?;
+    Ok(ended.map_err(|failed| failed.to_string())?.others())
 }

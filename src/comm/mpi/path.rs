@@ -13,14 +13,14 @@
 use std::any::Any;
 use std::collections::VecDeque;
 use std::ffi::c_int;
+use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use super::calls::{Called, Calls, Failed, Handle, Memory};
 use crate::comm::wire::{Fill, Landing};
 use crate::error::BoxError;
 use crate::graph::Made;
-use crate::sync::{Mutex, MutexGuard, lock};
-use std::sync::Arc;
+use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, lock};
 
 /// What a request has in memory until it has completed.
 pub(super) struct Buffers {
@@ -30,24 +30,31 @@ pub(super) struct Buffers {
     bytes: usize,
     /// Other memory that the request uses.
     others: Box<dyn Any + Send>,
+    /// The communicator that it uses.
+    _comm: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Buffers {
     pub(super) fn none() -> Self {
-        Self { landing: None, bytes: 0, others: Box::new(()) }
+        Self { landing: None, bytes: 0, others: Box::new(()), _comm: None }
     }
 
     pub(super) fn of(others: impl Send + 'static, bytes: usize) -> Self {
-        Self { landing: None, bytes, others: Box::new(others) }
+        Self { landing: None, bytes, others: Box::new(others), _comm: None }
     }
 
     pub(super) fn landing(mut landing: Box<dyn Landing>, others: impl Send + 'static) -> Self {
         let (_, bytes) = landing.memory();
-        Self { landing: Some(landing), bytes, others: Box::new(others) }
+        Self { landing: Some(landing), bytes, others: Box::new(others), _comm: None }
     }
 }
 
 impl Buffers {
+    /// Adds the communicator.
+    pub(super) fn on(self, comm: Arc<dyn Any + Send + Sync>) -> Self {
+        Self { _comm: Some(comm), ..self }
+    }
+
     /// Returns the value that was received, once the request has completed.
     pub(super) fn value(self) -> Result<Made, BoxError> {
         let landing = self.landing.expect("the request receives a value");
@@ -75,6 +82,8 @@ pub(super) enum Step<H> {
         tag: c_int,
         comm: H,
         landing: fn(usize, Fill) -> Box<dyn Landing>,
+        /// Set when it has come.
+        is_matched: Arc<AtomicBool>,
     },
 }
 
@@ -97,21 +106,36 @@ struct DoneState {
 impl Done {
     /// Returns the end, if it has come; else keeps the waker, if there is one.
     pub(super) fn poll(&self, waker: Option<&Waker>) -> Poll<Called<Buffers>> {
+        // Wakers are cloned and dropped outside of the lock: they run code of the executor.
+        let waker = waker.cloned();
         let mut state = lock(&self.0);
-        match (state.end.take(), waker) {
-            (Some(end), _) => return Poll::Ready(end),
-            (None, Some(waker)) => state.waker.get_or_insert_with(|| waker.clone()).clone_from(waker),
-            (None, None) => {}
+        if let Some(end) = state.end.take() {
+            return Poll::Ready(end);
         }
+        let last = waker.and_then(|waker| state.waker.replace(waker));
+        drop(state);
+        drop(last);
         Poll::Pending
     }
 
-    /// Ends the command. Returns the waker of the future.
-    fn end(&self, end: Called<Buffers>) -> Option<Waker> {
-        let mut state = lock(&self.0);
-        state.end = Some(end);
-        state.waker.take()
+    /// Ends the command, and wakes the future.
+    fn end(&self, end: Called<Buffers>) {
+        let waker = {
+            let mut state = lock(&self.0);
+            state.end = Some(end);
+            state.waker.take()
+        };
+        waker.into_iter().for_each(Waker::wake);
     }
+}
+
+/// The end of a command. Its future gets it outside of the path's lock: under it, no value is dropped and no
+/// future is woken.
+struct End {
+    done: Arc<Done>,
+    end: Called<Buffers>,
+    /// The memory of a command that was not started.
+    _unused: Option<Buffers>,
 }
 
 pub(super) struct Path<H> {
@@ -124,6 +148,8 @@ struct State<H> {
     flying: Vec<Flying<H>>,
     /// The number of steps that requests have made.
     steps: u64,
+    /// Whether MPI has ended: no call may be made.
+    has_ended: bool,
 }
 
 /// A command that has been started.
@@ -147,7 +173,7 @@ pub(super) enum Left {
 
 impl<H: Handle> Path<H> {
     pub(super) fn new(calls: Calls<H>) -> Self {
-        Self { commands: Mutex::default(), state: Mutex::new(State { calls, flying: Vec::new(), steps: 0 }) }
+        Self { commands: Mutex::default(), state: Mutex::new(State { calls, flying: Vec::new(), steps: 0, has_ended: false }) }
     }
 
     /// Makes other calls, in the place of commands.
@@ -155,9 +181,25 @@ impl<H: Handle> Path<H> {
         act(&lock(&self.state).calls)
     }
 
-    /// Returns whether there is nothing to do.
-    pub(super) fn is_idle(&self) -> bool {
-        lock(&self.commands).is_empty() && lock(&self.state).flying.is_empty()
+    /// Gives up the receives whose messages have not come. Returns whether nothing else is in flight.
+    pub(super) fn give_up_receives(&self) -> bool {
+        self.drive();
+        let mut state = lock(&self.state);
+        let waits = |flying: &mut Flying<H>| matches!(flying.step, Step::Probe { .. });
+        let given_up: Vec<Flying<H>> = state.flying.extract_if(.., waits).collect();
+        let is_idle = state.flying.is_empty();
+        drop(state);
+        given_up.into_iter().for_each(|flying| flying.done.end(Err(ended())));
+        is_idle
+    }
+
+    /// Ends MPI. No call is made after it.
+    pub(super) fn end(&self) {
+        let mut state = lock(&self.state);
+        if !state.has_ended && state.flying.is_empty() {
+            state.has_ended = true;
+            let _ = state.calls.finalize();
+        }
     }
 
     pub(super) fn add(&self, command: Command<H>) {
@@ -186,24 +228,25 @@ impl<H: Handle> Path<H> {
     }
 
     fn drive_locked(&self, mut state: MutexGuard<'_, State<H>>) -> Left {
-        let mut wakers = Vec::new();
+        let mut ends = Vec::new();
         let commands = std::mem::take(&mut *lock(&self.commands));
-        commands.into_iter().for_each(|command| state.begin(command, &mut wakers));
-        state.test(&mut wakers);
+        commands.into_iter().for_each(|command| state.begin(command, &mut ends));
+        state.test(&mut ends);
         let left = if state.flying.is_empty() { Left::Nothing } else { state.left() };
         drop(state);
-        wakers.into_iter().for_each(Waker::wake);
+        ends.into_iter().for_each(|End { done, end, .. }| done.end(end));
         left
     }
 }
 
 impl<H: Handle> State<H> {
-    fn begin(&mut self, command: Command<H>, wakers: &mut Vec<Waker>) {
+    fn begin(&mut self, command: Command<H>, ends: &mut Vec<End>) {
         let Command { start, mut buffers, done } = command;
         self.steps += 1;
-        match start(&self.calls, &mut buffers) {
+        let started = if self.has_ended { Err(ended()) } else { start(&self.calls, &mut buffers) };
+        match started {
             Ok(step) => self.flying.push(Flying { step, buffers, done }),
-            Err(failed) => wakers.extend(done.end(Err(failed))),
+            Err(failed) => ends.push(End { done, end: Err(failed), _unused: Some(buffers) }),
         }
     }
 
@@ -222,7 +265,7 @@ impl<H: Handle> State<H> {
     }
 
     /// Tests all requests.
-    fn test(&mut self, wakers: &mut Vec<Waker>) {
+    fn test(&mut self, ends: &mut Vec<End>) {
         let mut at = 0;
         while at < self.flying.len() {
             if self.waits_for_earlier(at) {
@@ -236,18 +279,23 @@ impl<H: Handle> State<H> {
                 Ok(Advance::Complete) => {
                     self.steps += 1;
                     let Flying { buffers, done, .. } = self.flying.remove(at);
-                    wakers.extend(done.end(Ok(buffers)));
+                    ends.push(End { done, end: Ok(buffers), _unused: None });
                 }
                 Err(failed) => {
                     self.steps += 1;
                     let Flying { buffers, done, .. } = self.flying.remove(at);
                     // The transport may still use the memory.
                     std::mem::forget(buffers);
-                    wakers.extend(done.end(Err(failed)));
+                    ends.push(End { done, end: Err(failed), _unused: None });
                 }
             }
         }
     }
+}
+
+/// The failure of calls at the end of the process.
+fn ended() -> Failed {
+    Failed { call: "the operation", message: "this process has come to its end, and MPI with it".into() }
 }
 
 enum Advance {
@@ -260,8 +308,10 @@ impl<H: Handle> Flying<H> {
     fn advance(&mut self, calls: &Calls<H>) -> Result<Advance, Failed> {
         match &mut self.step {
             Step::Request(request) => Ok(if calls.test(request)? { Advance::Complete } else { Advance::None }),
-            Step::Probe { from, tag, comm, landing } => {
+            Step::Probe { from, tag, comm, landing, is_matched } => {
                 let Some((message, bytes)) = calls.probe(*from, *tag, *comm)? else { return Ok(Advance::None) };
+                // ORDERING: Relaxed: it tells nothing else.
+                is_matched.store(true, Ordering::Relaxed);
                 self.buffers.bytes = bytes;
                 let into = Memory::to_receive(&mut **self.buffers.landing.insert(landing(bytes, Fill::None)));
                 // SAFETY: the landing stays in the buffers until the request has completed.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use super::calls::{Called, Handle};
-use super::path::{Buffers, Command, Done, Left, Path, Start};
+use super::calls::{Called, Calls, Handle};
+use super::path::{Buffers, Command, Done, Left, Path, Start, Step};
 use crate::error::{Error, Kind, Result};
 use crate::sync::{AtomicBool, OnceLock, Ordering, Thread, current, park, spawn, spin_loop, yield_now};
 
@@ -75,19 +75,28 @@ impl<H: Handle> Progress<H> {
         }
     }
 
-    /// Waits for a request in this thread: only for the start of a world.
-    pub(super) fn wait(&self, request: &Request<H>, deadline: Duration) -> Result<Buffers, String> {
+    /// Waits for a request in this thread: only for the start of a world. Returns None if the wait is over
+    /// first, as `is_over` says of the time.
+    pub(super) fn wait(&self, request: &Request<H>, is_over: impl Fn(Duration) -> bool) -> Option<Called<Buffers>> {
         let begin = Instant::now();
         loop {
             self.path.drive();
             match request.done.poll(None) {
-                Poll::Ready(end) => return end.map_err(|failed| failed.to_string()),
-                Poll::Pending if begin.elapsed() > deadline => {
-                    return Err(format!("not all ranks have asked for this world within {deadline:?}"));
-                }
+                Poll::Ready(end) => return Some(end),
+                Poll::Pending if is_over(begin.elapsed()) => return None,
                 Poll::Pending => pause(begin.elapsed(), AWAKE),
             }
         }
+    }
+
+    /// Frees a communicator.
+    pub(super) fn free(self: &Arc<Self>, comm: H) {
+        let start = move |calls: &Calls<H>, _: &mut Buffers| {
+            calls.free(comm)?;
+            // It has no request, and so completes at the next test.
+            Ok(Step::Request(calls.constants.request_null))
+        };
+        drop(self.request(Box::new(start), Buffers::none()));
     }
 
     /// Hands a request to the path. Returns its future.

@@ -1,0 +1,112 @@
+//! Worlds that are made and left: their communicators are freed, and none is waited for without an end.
+
+use std::time::Duration;
+
+use anabranch::comm::{Mpi, World};
+use anabranch::scope::Sum;
+use anabranch::{Executor, Flow, Graph, Inputs, Result};
+use futures::executor::block_on;
+
+use crate::launch::{self, each_rank, each_rank_alone};
+
+fn sum(world: &World, x: u32) -> Result<u32> {
+    block_on(Executor::inline().flow(async |f: &Flow| {
+        let x = f.value("x", x);
+        Ok(*f.get(&f.all_reduce(world, "sum", &x, Sum)).await?)
+    }))
+}
+
+#[test]
+fn three_thousand_worlds_come_and_go() {
+    // Seen to fail when no communicator was freed: MPICH has about 2,000.
+    each_rank(2, "worlds::three_thousand_worlds_come_and_go", |first| {
+        for round in 0..3000 {
+            let world = World::mpi().unwrap();
+            if round % 100 == 0 {
+                assert_eq!(sum(&world, round).unwrap(), 2 * round);
+            }
+        }
+        assert_eq!(sum(&first, 1).unwrap(), 2);
+    });
+}
+
+#[test]
+fn a_world_that_one_rank_does_not_make_is_an_error() {
+    // Seen to hang when the ranks made it by a call that blocks.
+    each_rank_alone(2, "worlds::a_world_that_one_rank_does_not_make_is_an_error", |first| {
+        if first.rank() == 0 {
+            let error = Mpi::new().deadline(Duration::from_millis(200)).world().unwrap_err();
+            assert!(error.to_string().contains("not all ranks have asked for this world within 200ms"), "{error:#}");
+            launch::note("given-up");
+        } else {
+            launch::wait_for_note("given-up");
+            // What rank 0 has said of it is not lost.
+            let error = World::mpi().unwrap_err();
+            assert!(error.is_world_broken() && error.rank() == Some(0), "{error:#}");
+            assert!(format!("{error:#}").contains("its world was not made"), "{error:#}");
+        }
+        assert_eq!(sum(&first, 1).unwrap(), 2, "the first world is whole");
+        // The next one has the same number on both ranks.
+        assert_eq!(sum(&World::mpi().unwrap(), 3).unwrap(), 6);
+    });
+}
+
+#[test]
+fn a_reason_of_any_length_is_told() {
+    // Seen to fail, as the death of rank 0, when a message of more than 1 MiB was sent.
+    each_rank_alone(2, "worlds::a_reason_of_any_length_is_told", |world| {
+        let rank = world.rank();
+        let mut g = Graph::new();
+        let fails = move || if rank == 0 { Err("long ".repeat(1 << 19).into()) } else { Ok(rank) };
+        let x = g.try_task("x", (), fails);
+        let sum = g.all_reduce("sum", &x, Sum);
+        g.output("sum", &sum);
+        let plan = g.compile_for(&world).unwrap();
+        let ended = block_on(Executor::inline().run(&plan, Inputs::new()));
+        let text = format!("{:#}", ended.unwrap_err());
+        let start = &text[..text.len().min(1000)];
+        assert!(rank == 0 || start.contains("rank 0 has abandoned the run"), "{start}");
+    });
+}
+
+#[test]
+fn a_receive_that_was_dropped_does_not_keep_the_process() {
+    // Seen to fail when one rank finalised MPI, and the other one did not.
+    each_rank(2, "worlds::a_receive_that_was_dropped_does_not_keep_the_process", |world| {
+        if world.rank() == 0 {
+            let exec = Executor::inline();
+            let mut flow = Box::pin(exec.flow(async |f: &Flow| Ok(*f.get(&f.recv_from::<u32>(&world, "never", 1)).await?)));
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            assert!(flow.as_mut().poll(&mut context).is_pending());
+        }
+    });
+}
+
+#[test]
+fn a_wait_for_another_rank_is_not_that_for_a_rank_that_has_left() {
+    // Seen to fail when every old wait counted.
+    each_rank(3, "worlds::a_wait_for_another_rank_is_not_that_for_a_rank_that_has_left", |first| {
+        let world = Mpi::new().deadline(Duration::from_millis(400)).world().unwrap();
+        let rank = world.rank();
+        if rank == 2 {
+            drop(world);
+            launch::note("left");
+            sum(&first, rank).unwrap();
+            return;
+        }
+        launch::wait_for_note("left");
+        block_on(Executor::inline().flow(async |f: &Flow| {
+            if rank == 0 {
+                // Longer than half of the deadline.
+                assert_eq!(*f.get(&f.recv_from::<u32>(&world, "late", 1)).await?, 7);
+            } else {
+                std::thread::sleep(Duration::from_millis(500));
+                let x = f.value("x", 7_u32);
+                f.get(&f.send_to(&world, "late", &x, 0)).await?;
+            }
+            Ok(())
+        }))
+        .unwrap();
+        sum(&first, rank).unwrap();
+    });
+}
