@@ -24,6 +24,7 @@ mod limbo;
 mod pipe;
 mod polls;
 mod queue;
+mod ranks;
 mod reactor;
 mod runs;
 mod searcher;

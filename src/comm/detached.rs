@@ -17,7 +17,7 @@ struct Detached {
 }
 
 /// Polls a future now, and whenever it is woken, until it ends.
-pub(super) fn detach(work: impl Future<Output = ()> + Send + 'static) {
+pub(crate) fn detach(work: impl Future<Output = ()> + Send + 'static) {
     Arc::new(Detached { work: Mutex::new(Some(Box::pin(work))), wakes: AtomicU32::new(0) }).wake();
 }
 

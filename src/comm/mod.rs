@@ -35,8 +35,14 @@ mod turns;
 mod wire;
 mod world;
 
+#[cfg(test)]
+pub(crate) use detached::detach;
 pub use elements::Elements;
+#[cfg(test)]
+pub(crate) use health::Health;
 #[cfg(feature = "mpi")]
 pub use mpi::Mpi;
+#[cfg(test)]
+pub(crate) use turns::{Turn, Turns};
 pub use wire::Wire;
 pub use world::World;
