@@ -32,6 +32,7 @@ fn operations_start_in_the_order_of_their_tickets() {
     });
 }
 
+// Seen to fail when the tickets that have passed early are forgotten: a deadlock.
 #[test]
 fn a_ticket_that_passes_early_stops_no_other() {
     check(|| {
@@ -70,6 +71,7 @@ fn an_operation_that_is_dropped_while_its_world_breaks_leaves_no_waker() {
     });
 }
 
+// Seen to fail with a Relaxed count of wakes: the future does not see a flag.
 #[test]
 fn a_detached_future_sees_all_wakes() {
     check(|| {
