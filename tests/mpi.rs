@@ -7,6 +7,10 @@
 mod abandoned;
 #[path = "mpi/collectives.rs"]
 mod collectives;
+#[path = "it/dice.rs"]
+mod dice;
+#[path = "it/comm/drawn.rs"]
+mod drawn;
 #[path = "mpi/failures.rs"]
 mod failures;
 #[path = "mpi/flows.rs"]
@@ -15,6 +19,8 @@ mod flows;
 mod launch;
 #[path = "mpi/order.rs"]
 mod order;
+#[path = "mpi/partitions.rs"]
+mod partitions;
 #[path = "mpi/solver.rs"]
 mod solver;
 #[path = "mpi/worlds.rs"]

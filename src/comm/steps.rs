@@ -149,11 +149,10 @@ impl Member {
     /// Lets the engine perform an operation. If it is dropped before the engine has all parts of it, the
     /// world breaks.
     async fn issue(self: &Arc<Self>, op: Op, issued: Issued, pending: Option<Pending>) -> Result<Made, OpFault> {
-        let mut work;
-        // Declared behind `work`, so dropped before it: the drop of `work` counts as the end of the issue.
         let mut pending = pending.unwrap_or_else(|| Pending::new(self, &op.name, None));
         let issued = Flagged { _issued: issued, flag: pending.is_issued.clone() };
-        work = self.engine.start(op, Box::new(issued));
+        // Declared behind `pending`, so dropped before it: an engine that has not all parts breaks the world.
+        let mut work = self.engine.start(op, Box::new(issued));
         let mut ended = None;
         poll_fn(|cx| {
             if ended.is_none()

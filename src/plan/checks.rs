@@ -9,6 +9,9 @@ use crate::error::{Error, Kind, Result};
 use crate::graph::{Graph, Kept, Maker, NodeId, Shape, check, explain_cycle};
 use crate::name::Name;
 
+/// The shapes of all inner graphs.
+type Inner = Vec<Nested<Arc<Shape>>>;
+
 impl Graph {
     /// Makes the checks of [`Graph::compile`], without a plan.
     ///
@@ -19,7 +22,7 @@ impl Graph {
     }
 
     /// Checks the graph and its inner graphs. Returns their shapes.
-    pub(super) fn checked(&self, nested: &[Nested<&Graph>]) -> Result<(Arc<Shape>, Vec<Nested<Arc<Shape>>>)> {
+    pub(super) fn checked(&self, nested: &[Nested<&Graph>]) -> Result<(Arc<Shape>, Inner)> {
         if let Some(fault) = self.fault() {
             return Err(fault);
         }

@@ -1,6 +1,6 @@
 //! The thread that watches the other ranks.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -106,18 +106,27 @@ impl Control {
     }
 
     /// Waits at the end of the process until all ranks have come to theirs. Returns whether the transport can
-    /// be ended: no rank was lost, and none has an operation in flight.
-    pub(crate) fn finish(&self, is_idle: bool) -> bool {
+    /// be ended: no rank was lost, and none has an operation in flight. `is_idle` says so of this rank: sends
+    /// may end late.
+    pub(crate) fn finish(&self, is_idle: impl Fn() -> bool) -> bool {
+        let mut is_idle_now = is_idle();
         if self.size == 1 {
-            return is_idle;
+            return is_idle_now;
         }
         lock(&self.end.state).begun = Some(Instant::now());
         // Worlds may be left without a word: in a static variable, or by `exit`.
         for (world, collectives) in self.worlds.open() {
             self.tell(Message::Left { world, rank: self.rank, collectives });
         }
-        self.tell(Message::Finished { rank: self.rank, is_idle });
-        self.wait_at_end(Duration::MAX, |end| end.all_finished || self.worlds.has_lost());
+        self.tell(Message::Finished { rank: self.rank, is_idle: is_idle_now });
+        let is_over = |end: EndState| end.all_finished || self.worlds.has_lost();
+        while !is_idle_now && !self.wait_at_end(LOOK, is_over) {
+            is_idle_now = is_idle();
+            if is_idle_now {
+                self.tell(Message::Finished { rank: self.rank, is_idle: true });
+            }
+        }
+        self.wait_at_end(Duration::MAX, is_over);
         // If a process ends while it has unread messages, its own last messages are lost.
         lock(&self.end.state).is_closing = true;
         let _ = self.poller.notify();
@@ -126,7 +135,8 @@ impl Control {
         end.all_finished && end.all_idle
     }
 
-    fn wait_at_end(&self, most: Duration, is_over: impl Fn(EndState) -> bool) {
+    /// Waits until the end has a state, and returns true, or for so long.
+    fn wait_at_end(&self, most: Duration, is_over: impl Fn(EndState) -> bool) -> bool {
         let begin = Instant::now();
         let mut state = lock(&self.end.state);
         while !is_over(*state) && begin.elapsed() < most {
@@ -135,6 +145,7 @@ impl Control {
                 Err(poisoned) => poisoned.into_inner().0,
             };
         }
+        is_over(*state)
     }
 
     /// Changes the state of the end, and wakes the thread that waits for it.
@@ -156,8 +167,8 @@ impl Control {
             control: self,
             links,
             beat: Instant::now(),
-            finished: BTreeSet::new(),
-            all_idle: true,
+            finished: BTreeMap::new(),
+            complete: None,
             rest: Rest::default(),
         };
         for (key, link) in thread.links.iter().enumerate() {
@@ -179,10 +190,10 @@ struct Thread<'c> {
     links: Vec<Link>,
     /// When the last beats were sent.
     beat: Instant,
-    /// The ranks that have come to their end, as rank 0 knows.
-    finished: BTreeSet<u32>,
-    /// Whether none of them has an operation in flight.
-    all_idle: bool,
+    /// The ranks that have come to their end, and whether each has nothing in flight, as rank 0 knows.
+    finished: BTreeMap<u32, bool>,
+    /// When all had come to their end.
+    complete: Option<Instant>,
     /// The worlds that ranks have left, as rank 0 knows.
     rest: Rest,
 }
@@ -211,6 +222,7 @@ impl Thread<'_> {
         let waited = self.beat.elapsed();
         if waited >= period {
             self.beat = Instant::now();
+            self.end_all();
             if !is_closing {
                 self.send(&Message::Beat, None);
                 self.watch(waited, period);
@@ -315,11 +327,22 @@ impl Thread<'_> {
 
     /// Notes that a rank has come to its end. Rank 0 tells the others when all have.
     fn note_finished(&mut self, rank: u32, is_idle: bool) {
-        self.finished.insert(rank);
-        self.all_idle &= is_idle;
-        if self.control.rank == 0 && self.finished.len() == self.links.len() + 1 {
-            self.send(&Message::AllFinished { is_idle: self.all_idle }, None);
-            self.note_all_finished(self.all_idle);
+        self.finished.insert(rank, is_idle);
+        if self.finished.len() == self.links.len() + 1 {
+            self.complete.get_or_insert_with(Instant::now);
+        }
+        self.end_all();
+    }
+
+    /// Lets rank 0 tell the others that all have come to their end: at once if nothing is in flight, else
+    /// after some time.
+    fn end_all(&mut self) {
+        let is_told = lock(&self.control.end.state).all_finished;
+        let Some(complete) = self.complete.filter(|_| self.control.rank == 0 && !is_told) else { return };
+        let is_idle = self.finished.values().all(|is_idle| *is_idle);
+        if is_idle || complete.elapsed() > LINGER {
+            self.send(&Message::AllFinished { is_idle }, None);
+            self.note_all_finished(is_idle);
         }
     }
 

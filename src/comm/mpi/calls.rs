@@ -225,17 +225,24 @@ impl<H> CommAt<H> {
 
 impl Memory {
     pub(super) fn of(bytes: &mut [u8]) -> Self {
-        Self { at: bytes.as_mut_ptr(), bytes: bytes.len() }
+        Self::at(bytes.as_mut_ptr(), bytes.len())
     }
 
     pub(super) fn to_receive(landing: &mut dyn Landing) -> Self {
         let (at, bytes) = landing.memory();
-        Self { at, bytes }
+        Self::at(at, bytes)
     }
 
     /// Returns memory that a call only reads.
     pub(super) fn to_read(bytes: &[u8]) -> Self {
-        Self { at: bytes.as_ptr().cast_mut(), bytes: bytes.len() }
+        Self::at(bytes.as_ptr().cast_mut(), bytes.len())
+    }
+
+    /// Memory of no bytes has an address that is no special one of MPI: `MPI_IN_PLACE` of Open MPI is 1, the
+    /// address of an empty `Vec<u8>`.
+    fn at(at: *mut u8, bytes: usize) -> Self {
+        static EMPTY: [u64; 1] = [0];
+        Self { at: if bytes == 0 { EMPTY.as_ptr().cast_mut().cast() } else { at }, bytes }
     }
 
     fn count(self) -> Called<c_int> {
@@ -278,10 +285,6 @@ impl<H: Handle> Calls<H> {
             // SAFETY: MPI-2 and later accept null for both arguments of the program.
             let code = unsafe { (self.functions.init_thread)(none, none.cast(), SERIALIZED, out) };
             self.check("MPI_Init_thread", code)?;
-            // Open MPI reports errors inside of collectives of any communicator to this one, and would abort.
-            // SAFETY: MPI is initialised.
-            let code = unsafe { (self.functions.set_errhandler)(self.constants.world, self.constants.errors_return) };
-            self.check("MPI_Comm_set_errhandler", code)?;
         } else {
             // SAFETY: MPI is initialised.
             self.check("MPI_Query_thread", unsafe { (self.functions.query_thread)(&raw mut provided) })?;

@@ -61,8 +61,8 @@ impl<H: Handle> Engine for Mpi<H> {
         Box::pin(async move {
             let ended = inner.perform(op, &mut issuing).await.map_err(|fault| fault.at(&name, inner.place.rank));
             match &ended {
-                Ok(_) => issuing.complete(),
-                Err(OpFault::World(fault)) => inner.comm.control.break_by(inner.comm.world, fault.clone()),
+                // The caller breaks the world, unless it finds another reason for the fault.
+                Ok(_) | Err(OpFault::World(_)) => issuing.complete(),
                 Err(OpFault::Value(error)) => issuing.abandon(error.to_string()),
             }
             ended

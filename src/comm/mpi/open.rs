@@ -140,9 +140,8 @@ impl<H: Handle> Started for Process<H> {
     }
 
     fn finalize(&self) {
-        let is_idle = self.progress.path.give_up_receives();
         // MPI waits for all ranks at its end, so that it never comes if one of them does not end it.
-        if self.control.finish(is_idle) {
+        if self.control.finish(|| self.progress.path.give_up_receives()) {
             self.progress.path.end();
         }
     }
@@ -197,6 +196,7 @@ impl Visit for Launch {
     fn visit<H: Handle>(self, calls: Calls<H>) -> Self::Output {
         let text = |failed: Failed| failed.to_string();
         calls.init().map_err(text)?;
+        // Open MPI reports errors inside of collectives of any communicator to this one, and would abort.
         calls.return_errors(calls.constants.world).map_err(text)?;
         let tag_max = calls.tag_max().map_err(text)?;
         // SAFETY: the function does not panic, and may be called at the end of the process.

@@ -78,6 +78,24 @@ pub(crate) struct Drawn {
 
 const GIVEN: u64 = 5;
 
+fn looped(g: &mut Graph, name: String, end: &Value<Counted>, times: u64) -> Value<Counted> {
+    g.repeat(name, end, anabranch::graph::times(times), |b, x| {
+        b.task("step", &x, |x: &Counted| Counted::new(mix(7, [&x.0[..]].into_iter())))
+    })
+}
+
+/// Lets ranks exchange a value inside a loop.
+fn exchanged(g: &mut Graph, name: String, end: &Value<Counted>) -> Value<Counted> {
+    g.repeat(name, end, anabranch::graph::times(2), |b, x| {
+        let word = b.task("word", &x, |x: &Counted| x.0[0]);
+        let most = b.all_reduce("most", &word, Max);
+        let sent = b.send_to("send", &most, Peer::ring(1));
+        let next = b.recv_from::<u64>("receive", Peer::ring(-1));
+        b.node(&next).after(&sent);
+        b.task("step", (&next, &x), |next: &Option<u64>, x: &Counted| Counted::new(vec![next.unwrap() + 1, x.0[0]]))
+    })
+}
+
 impl Drawn {
     pub(crate) fn new(seed: u64, ranks: u32) -> Self {
         let mut graph = Graph::new();
@@ -128,23 +146,13 @@ impl Drawn {
             }
             1 => {
                 let times = n % 3;
-                let value = g.repeat(name, &end, anabranch::graph::times(times), |b, x| {
-                    b.task("step", &x, |x: &Counted| Counted::new(mix(7, [&x.0[..]].into_iter())))
-                });
+                let value = looped(g, name, &end, times);
                 let words = (0..times).fold(self.made[last].words.clone(), |words, _| mix(7, [&words[..]].into_iter()));
                 (value, words, false)
             }
             0 => {
-                // The ranks exchange a value inside a loop.
                 at = None;
-                let value = g.repeat(name, &end, anabranch::graph::times(2), |b, x| {
-                    let word = b.task("word", &x, |x: &Counted| x.0[0]);
-                    let most = b.all_reduce("most", &word, Max);
-                    let sent = b.send_to("send", &most, Peer::ring(1));
-                    let next = b.recv_from::<u64>("receive", Peer::ring(-1));
-                    b.node(&next).after(&sent);
-                    b.task("step", (&next, &x), |next: &Option<u64>, x: &Counted| Counted::new(vec![next.unwrap() + 1, x.0[0]]))
-                });
+                let value = exchanged(g, name, &end);
                 let word = self.made[last].words[0];
                 (value, vec![word + 2, word + 1], false)
             }
