@@ -22,7 +22,7 @@ use crate::ranks::Place;
 
 /// Performs an operation of a run.
 pub(super) async fn perform(run: Arc<RunComm>, name: Name, spec: Arc<Spec>, given: Shared) -> Result<Made, BoxError> {
-    let entry = run.entry().expect("a run has its place until it ends");
+    let entry = run.entry().ok_or("another node of its run has failed")?;
     let (turn, peer) = match run.order.places[&name] {
         Place::Turn { unit, number, of } => (Some(run.turn(unit, number, of)), None),
         Place::Message(peer) => (None, peer.map(|(rank, tag)| Peering { rank, tag })),
@@ -44,7 +44,7 @@ pub(super) async fn perform(run: Arc<RunComm>, name: Name, spec: Arc<Spec>, give
 
 /// Takes part in the agreement of the ranks on a plan, on a rank that may have no operation in it.
 pub(super) async fn agree(run: Arc<RunComm>) -> Result<Made, BoxError> {
-    let entry = run.entry().expect("a run has its place until it ends");
+    let entry = run.entry().ok_or("another node of its run has failed")?;
     let member = entry.member.clone();
     let steps = async {
         entry.turn.come().await;

@@ -1,6 +1,6 @@
-//! The communicators of one world: of its operations, its comparisons, and the reports after these. The world has it, and so has each request on it until it has completed. The
-//! drop of the last one tells the control connection, which frees the communicators when all ranks have come
-//! so far.
+//! The communicators of one world: of its operations, its comparisons, and the reports after these. The world
+//! has them, and so has each request on them until it has completed. The drop of the last owner tells the
+//! control connection, which frees the communicators when all ranks have come so far.
 
 use std::sync::Arc;
 
