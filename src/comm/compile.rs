@@ -7,9 +7,9 @@ use super::run_comm::RunComm;
 use super::transfers::Spread;
 use super::world::World;
 use crate::Plan;
-use crate::error::Result;
-use crate::graph::{Graph, SharedContext};
-use crate::plan::{Context, Policy};
+use crate::error::{Kind, Result};
+use crate::graph::{Graph, Ranks, SharedContext};
+use crate::plan::{Context, Elsewhere, Policy};
 use crate::policy::Ranked;
 use crate::ranks::{Order, check_pairs, check_places, check_same, check_waits};
 
@@ -36,20 +36,27 @@ impl Graph {
         if let Some(fault) = self.fault() {
             return Err(fault);
         }
+        if self.is_inner() {
+            return Err(Kind::IsInner.into());
+        }
+        self.check_unpiped()?;
         let place = world.place();
         check_places(self, place.size)?;
-        let spread = Spread::new(self, place)?;
-        let whole = &spread.graph;
+        let is_placed = self.shape().nodes().iter().any(|node| Ranks::one(node.ranks).is_some());
+        let spread = if is_placed { Some(Spread::new(self, place)?) } else { None };
+        let whole = spread.as_ref().map_or(self, |spread| &spread.graph);
         check_same(whole)?;
         check_pairs(whole, place.size)?;
         check_waits(whole, place.size)?;
-        whole.check()?;
         let context = whole.context.map(|slot| {
             let order = Arc::new(Order::new(whole, place.rank, place.size));
             let (agreement, world) = (Arc::new(Agreement::new()), world.clone());
             let make = move || -> SharedContext { Arc::new(RunComm::new(world.reserve(), order.clone(), agreement.clone())) };
             Context { slot, make: Arc::new(make) }
         });
+        let Some(spread) = spread else { return self.compiled(policy, false, context, Elsewhere::default()) };
+        // A mistake on one rank is an error on all.
+        spread.graph.check()?;
         let part = spread.part();
         let elsewhere = Spread::elsewhere(self, &part);
         part.compiled(policy, false, context, elsewhere)

@@ -35,6 +35,7 @@ mod turns;
 mod wire;
 mod world;
 
+pub use crate::ranks::{Balanced, Block, Blocks, Partition};
 #[cfg(test)]
 pub(crate) use detached::detach;
 pub use elements::Elements;

@@ -133,10 +133,13 @@ impl Member {
         }
         let checks = self.engine.checks().filter(|_| op.is_collective());
         let Some(checks) = checks else { return self.issue(op, issued, None).await };
-        let Compared { start, is_known, verdict, is_started } = Compared::begin(self, checks, Report::of(&op));
+        // The report calls code of the user, which may panic.
+        let mut pending = Pending::new(self, &op.name, None);
+        let report = Report::of(&op);
+        let Compared { start, is_known, verdict, is_started } = Compared::begin(self, checks, report);
+        pending.verdict = Some(verdict);
         // Messages behind it need not wait until all ranks have come to it.
         drop(issued);
-        let mut pending = Pending::new(self, &op.name, Some(verdict));
         start.come().await;
         if !is_known {
             poll_fn(|cx| pending.poll_verdict(cx)).await?;
@@ -220,7 +223,12 @@ impl Drop for Pending {
         if !is_issued {
             self.member.abandon(format!("'{}' was dropped before it was started", self.name));
         } else if let Some(verdict) = self.verdict.take() {
-            detach(async move { drop(verdict.await) });
+            let member = self.member.clone();
+            detach(async move {
+                if let Err(OpFault::World(fault)) = verdict.await {
+                    member.engine.break_by(fault);
+                }
+            });
         }
     }
 }

@@ -61,14 +61,20 @@ impl Spread {
     /// Adds the transfers to a copy of the graph.
     ///
     /// # Errors
-    /// If a value that crosses is of a type of which this library does not know how.
+    /// Those of [`Graph::compile`](crate::Graph::compile), on all ranks alike; if how a value crosses is not
+    /// known.
     pub(super) fn new(graph: &Graph, place: Place) -> Result<Self> {
+        graph.check()?;
         let transfers = Transfers::of(graph.shape());
         let names = graph.shape().nodes().iter().map(|node| node.name.clone()).collect();
         let mut adding = Adding { graph: graph.copy(), place, names, is_by_messages: has_inner_communication(graph) };
         let mut arrivals = Vec::with_capacity(transfers.all.len());
         for transfer in &transfers.all {
             arrivals.push((*transfer, adding.add(transfer)?));
+        }
+        // Behind all of them: a transfer asks for the node that takes its value.
+        for Transfer { source, output, from, .. } in transfers.all.iter().copied() {
+            output.into_iter().for_each(|output| adding.graph.leave_to(source, output, from));
         }
         let mut spread = Self { graph: adding.graph, place, arrivals };
         let arrival = |edge: &Edge| transfers.serving(graph.shape(), edge).map(|at| spread.arrivals[at as usize].1);
@@ -194,9 +200,6 @@ impl Adding {
             }
             Reach::Others => self.broadcast(transfer, form),
         };
-        if let Some(output) = transfer.output {
-            self.graph.leave_to(transfer.source, output, from);
-        }
         Ok(arrival)
     }
 

@@ -167,7 +167,8 @@ impl Graph {
         let (shape, new) = self.shape.cut(is_in);
         let old: Vec<NodeId> = self.shape.ids().filter(|node| is_in[node.index()]).collect();
         let (layout, context, inner) = (self.layout, self.context, self.inner.clone());
-        let mut section = Graph { layout, context, shape: Arc::new(shape), inner, ..Graph::new() };
+        let wires = self.wires.clone();
+        let mut section = Graph { layout, context, shape: Arc::new(shape), inner, wires, ..Graph::new() };
         section.bodies = self.bodies.pick(old.iter().map(|node| node.index()));
         let mut cut = Cut { graph: self, section: &mut section, new: &new, values: HashMap::new() };
         old.iter().for_each(|&node| cut.take_node(node));

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::compile::FRAME_BYTES_MAX;
+use super::fabric::Fabric;
 use super::nest::{Nested, within};
 use crate::error::{Error, Kind, Result};
 use crate::graph::{Graph, Kept, Maker, NodeId, Shape, check, explain_cycle};
@@ -13,12 +14,27 @@ use crate::name::Name;
 type Inner = Vec<Nested<Arc<Shape>>>;
 
 impl Graph {
+    /// Checks that the graph is not that of a pipeline.
+    pub(crate) fn check_unpiped(&self) -> Result<()> {
+        if let (Some(between), None) = (self.between.first(), self.fault()) {
+            let what = format!("{} '{}'", between.is.kind(), between.name);
+            return Err(Kind::OnlyInPipeline { what }.into());
+        }
+        if let (Some(edge), None) = (self.item_edges.first(), self.fault()) {
+            let what = format!("the wait of '{}' for an earlier item", self.full_name(edge.target));
+            return Err(Kind::OnlyInPipeline { what }.into());
+        }
+        Ok(())
+    }
+
     /// Makes the checks of [`Graph::compile`], without a plan.
     ///
     /// # Errors
     /// Those of [`Graph::compile`], except those of policies.
     pub(crate) fn check(&self) -> Result<()> {
-        self.checked(&self.nested()).map(|_| ())
+        let nested = self.nested();
+        self.checked(&nested)?;
+        Fabric::new(self, &nested).map(|_| ())
     }
 
     /// Checks the graph and its inner graphs. Returns their shapes.

@@ -140,14 +140,7 @@ impl Graph {
     /// input without a reader, a shared value that a node takes, a policy without a valid answer. The error
     /// names the nodes.
     pub fn compile_with(&self, policy: &dyn Policy) -> Result<Plan> {
-        if let (Some(between), None) = (self.between.first(), self.fault()) {
-            let what = format!("{} '{}'", between.is.kind(), between.name);
-            return Err(Kind::OnlyInPipeline { what }.into());
-        }
-        if let (Some(edge), None) = (self.item_edges.first(), self.fault()) {
-            let what = format!("the wait of '{}' for an earlier item", self.full_name(edge.target));
-            return Err(Kind::OnlyInPipeline { what }.into());
-        }
+        self.check_unpiped()?;
         if let Some(node) = self.communicates() {
             return Err(Kind::NeedsWorld { node }.into());
         }

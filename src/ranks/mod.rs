@@ -7,6 +7,8 @@
 // WHO, AMONG RANKS. Lives here: whether values are the same on all ranks, the order of collectives, the pairs
 // of sends and receives, and the checks of all this. Never here: a thread, a clock, a value, an engine.
 
+mod balanced;
+mod blocks;
 mod order;
 mod pairs;
 mod same;
@@ -14,6 +16,8 @@ mod split;
 mod units;
 mod waits;
 
+pub use balanced::Balanced;
+pub use blocks::{Block, Blocks, Partition};
 pub(crate) use order::{Order, Place};
 pub(crate) use pairs::check_pairs;
 pub(crate) use same::check_same;

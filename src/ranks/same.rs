@@ -68,6 +68,8 @@ fn spread(unit: &Graph, reads: &[Vec<u32>], differing: &mut Differing) {
     let controls: HashMap<NodeId, &ControlNode> = unit.controls.iter().map(|control| (control.node, control)).collect();
     for node in unit.shape().topological_order() {
         match controls.get(&node) {
+            // The one value of a rank goes to the others.
+            Some(_) if matches!(unit.shape().nodes()[node.index()].ranks, Some(Ranks::Same | Ranks::One(_))) => {}
             Some(control) => spread_control(unit, control, differing),
             None => {
                 let why = differs(&unit.shape().nodes()[node.index()], &reads[node.index()], differing);

@@ -1,6 +1,7 @@
 //! Random graphs on random ranks, over MPI: the bits of one rank.
 
 use anabranch::Executor;
+use anabranch::comm::Balanced;
 use futures::executor::block_on;
 
 use crate::drawn::{Drawn, live};
@@ -13,7 +14,8 @@ fn random_graphs(ranks: u32, test: &str) {
         let exec = Executor::inline();
         for seed in 0..SEEDS {
             let what = format!("seed {seed}, {ranks} ranks");
-            let drawn = Drawn::new(seed, ranks);
+            let policy = Balanced::default();
+            let drawn = if seed % 2 == 0 { Drawn::new(seed, ranks) } else { Drawn::divided(seed, ranks, &policy) };
             let outputs =
                 block_on(drawn.run(&world, &exec)).unwrap_or_else(|error| panic!("{what}: {error:#}\n{}", drawn.text()));
             drawn.check(world.rank(), outputs, &what);

@@ -166,11 +166,11 @@ impl<H: Handle> Inner<H> {
             // they receive would wait for ever. So a send ends when it is issued; the buffers keep the value.
             Poll::Pending => {
                 let (control, world) = (self.comm.control.clone(), self.comm.world);
+                drop(wait);
                 detach(async move {
                     if let Err(failed) = request.await {
                         control.break_by(world, WorldFault::Transport { what: failed.to_string() });
                     }
-                    drop(wait);
                 });
             }
         }

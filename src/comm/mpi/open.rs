@@ -1,14 +1,14 @@
 //! The start of MPI in this process, once, and of its worlds.
 
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::calls::{Calls, CommAt, Failed, Handle, Memory};
 use super::comm::Comm;
 use super::engine::Mpi as Engine;
 use super::library::{self, Visit};
 use super::path::{Buffers, Path, Step};
-use super::progress::Progress;
+use super::progress::{Progress, Request};
 use crate::comm::control::{Control, Host, Invitation, Waits};
 use crate::comm::engine;
 use crate::comm::health::Health;
@@ -120,9 +120,7 @@ impl<H: Handle> Started for Process<H> {
         let _making = lock(&self.making);
         let (health, waits) = (Arc::<Health>::default(), Arc::<Waits>::default());
         let world = self.control.add(health.clone(), waits.clone(), deadline);
-        let duplicate = || self.duplicate(&health, deadline);
-        let handles = duplicate().and_then(|first| Ok([first, duplicate()?, duplicate()?]));
-        match handles {
+        match self.duplicates(&health, deadline) {
             Ok(handles) => {
                 let progress = self.progress.clone();
                 self.control.note_made(world, Box::new(move || handles.into_iter().for_each(|handle| progress.free(handle))));
@@ -148,20 +146,30 @@ impl<H: Handle> Started for Process<H> {
 }
 
 impl<H: Handle> Process<H> {
-    /// Returns a communicator, once all ranks have asked for it.
-    fn duplicate(&self, health: &Health, deadline: Duration) -> Result<H> {
+    /// Returns the communicators of a world, once all ranks have asked for them. All are asked for at once:
+    /// then all ranks ask for equally many.
+    fn duplicates(&self, health: &Health, deadline: Duration) -> Result<[H; 3]> {
         let check_whole = || health.fault().map_or(Ok(()), |fault| Err(Kind::World(fault).into()));
         // A rank that has died fails all further worlds. Any other fault is one of this world: the other
         // ranks may have started the copy, which must not meet that of the next world.
         if matches!(health.fault(), Some(WorldFault::Died { .. } | WorldFault::Left { .. })) {
             check_whole()?;
         }
-        let mut comm = Box::new([self.progress.path.with(|calls| calls.constants.world)]);
-        let at = CommAt::of(&mut comm);
-        // SAFETY: the buffers keep the memory.
-        let start = move |calls: &Calls<H>| unsafe { calls.duplicate(at) };
-        let request = self.progress.request(Box::new(move |calls, _| Ok(Step::Request(start(calls)?))), Buffers::of(comm, 0));
-        let ended = self.progress.wait(&request, |waited| waited > deadline || health.fault().is_some());
+        let requests = [(); 3].map(|()| {
+            let mut comm = Box::new([self.progress.path.with(|calls| calls.constants.world)]);
+            let at = CommAt::of(&mut comm);
+            // SAFETY: the buffers keep the memory.
+            let start = move |calls: &Calls<H>| unsafe { calls.duplicate(at) };
+            self.progress.request(Box::new(move |calls, _| Ok(Step::Request(start(calls)?))), Buffers::of(comm, 0))
+        });
+        let begin = Instant::now();
+        let is_over = || begin.elapsed() > deadline || health.fault().is_some();
+        let [first, second, third] = requests.map(|request| self.duplicate(&request, health, deadline, is_over));
+        Ok([first?, second?, third?])
+    }
+
+    fn duplicate(&self, request: &Request<H>, health: &Health, deadline: Duration, is_over: impl Fn() -> bool) -> Result<H> {
+        let ended = self.progress.wait(request, |_| is_over());
         let text = |failed: Failed| fault(failed.to_string());
         match ended {
             Some(ended) => {
@@ -170,7 +178,7 @@ impl<H: Handle> Process<H> {
                 Ok(comm)
             }
             None => {
-                check_whole()?;
+                health.fault().map_or(Ok(()), |fault| Err(Kind::World(fault).into()))?;
                 Err(fault(not_all_within(deadline)))
             }
         }

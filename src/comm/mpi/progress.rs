@@ -136,6 +136,10 @@ impl<H: Handle> Future for Request<H> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         self.is_polled = true;
+        // A wake polls it in the midst of a drive, which may not begin another one for each end.
+        if let Poll::Ready(end) = self.done.poll(None) {
+            return Poll::Ready(end);
+        }
         let begin = Instant::now();
         loop {
             self.progress.path.try_drive();

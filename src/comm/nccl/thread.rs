@@ -198,10 +198,13 @@ impl Life {
     fn step(&mut self) -> bool {
         let mut has_moved = self.reap();
         while let Some(communicator) = &self.communicator {
-            if self.connecting.is_none() && self.issuing.is_none() && self.pending.is_empty() {
+            let is_at_rest = self.connecting.is_none() && self.issuing.is_none() && self.pending.is_empty();
+            if !self.has_work() {
                 break;
             }
             match communicator.is_ready() {
+                // Work in flight may fail, too.
+                Ok(_) if is_at_rest => break,
                 Ok(false) => return has_moved,
                 Err(why) => self.fail(&why),
                 Ok(true) => {

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use anabranch::comm::{Wire, World};
-use anabranch::graph::{Each, Peer};
+use anabranch::comm::{Partition, Wire, World};
+use anabranch::graph::{Each, Peer, Ranks};
 use anabranch::scope::Max;
 use anabranch::{BoxError, Executor, Graph, Outputs, Result, Value, inputs, take};
 
@@ -62,7 +62,7 @@ struct Made {
     at: At,
     /// Whether nodes read it, or it is an output.
     is_read: bool,
-    /// Whether a loop made it, which keeps it.
+    /// Whether a loop made it, which keeps it, or others share it.
     is_kept: bool,
     is_taken: bool,
 }
@@ -74,6 +74,8 @@ pub(crate) struct Drawn {
     made: Vec<Made>,
     dice: Dice,
     ranks: u32,
+    /// Whether nodes get ranks when they are drawn.
+    places: bool,
 }
 
 const GIVEN: u64 = 5;
@@ -97,13 +99,33 @@ fn exchanged(g: &mut Graph, name: String, end: &Value<Counted>) -> Value<Counted
 }
 
 impl Drawn {
+    /// Returns a graph whose nodes have drawn ranks.
     pub(crate) fn new(seed: u64, ranks: u32) -> Self {
+        Self::with(seed, ranks, true)
+    }
+
+    /// Returns a graph whose nodes have the ranks of a policy.
+    pub(crate) fn divided(seed: u64, ranks: u32, policy: &dyn Partition) -> Self {
+        let mut drawn = Self::with(seed, ranks, false);
+        drawn.graph.partition(policy, ranks).unwrap();
+        let nodes = drawn.graph.shape().nodes();
+        for (output, at, _) in &mut drawn.outputs {
+            // Each node but the first has its number in its name.
+            let number: usize = output.trim_start_matches("out ").parse().unwrap();
+            let name = if number == 0 { "first".to_owned() } else { format!("node {}", number - 1) };
+            let node = nodes.iter().find(|node| *node.name == *name).unwrap();
+            *at = if let Some(Ranks::One(rank)) = node.ranks { Some(rank) } else { None };
+        }
+        drawn
+    }
+
+    fn with(seed: u64, ranks: u32, places: bool) -> Self {
         let mut graph = Graph::new();
         graph.wire::<Counted>();
         let x = graph.input::<u64>("x");
         let first = graph.task("first", &x, |x: &u64| Counted::new(vec![*x]));
         let first = Made { value: first, words: vec![GIVEN], at: None, is_read: false, is_kept: false, is_taken: false };
-        let mut drawn = Self { graph, outputs: Vec::new(), made: vec![first], dice: Dice::new(seed), ranks };
+        let mut drawn = Self { graph, outputs: Vec::new(), made: vec![first], dice: Dice::new(seed), ranks, places };
         for n in 0..1 + drawn.dice.below(24) as u64 {
             drawn.add(n);
         }
@@ -113,7 +135,7 @@ impl Drawn {
 
     fn place(&mut self) -> At {
         let drawn = self.dice.below(self.ranks as usize + 1) as u32;
-        (drawn < self.ranks).then_some(drawn)
+        (self.places && drawn < self.ranks).then_some(drawn)
     }
 
     fn add(&mut self, n: u64) {
@@ -122,10 +144,10 @@ impl Drawn {
         let last = reads[reads.len() - 1];
         let kinds = if self.ranks > 1 { 12 } else { 11 };
         let (kind, mut at) = (11 - self.dice.below(kinds), self.place());
-        let is_sole =
-            !self.made[last].is_read && !self.made[last].is_kept && reads.iter().filter(|read| **read == last).count() == 1;
-        // A value that goes to all ranks stays on the first of them, too.
-        let takes = is_sole && (at == self.made[last].at || at.is_some());
+        let is_own = !self.made[last].is_kept && reads.iter().filter(|read| **read == last).count() == 1;
+        // A value that goes to other ranks stays on its own one, too. On another one, it has readers as well.
+        let is_elsewhere = at.is_some() && self.made[last].at.is_some() && at != self.made[last].at;
+        let takes = is_own && (is_elsewhere || (!self.made[last].is_read && (at == self.made[last].at || at.is_some())));
         let values: Vec<Value<Counted>> = reads.iter().map(|&read| self.made[read].value).collect();
         let words = mix(n, reads.iter().map(|&read| &self.made[read].words[..]));
         let (name, before, end) = (format!("node {n}"), &values[..values.len() - 1], values[values.len() - 1]);
@@ -173,7 +195,10 @@ impl Drawn {
             g.node(&value).rank(rank);
         }
         let used: &[usize] = if kind < 2 { &[last] } else { &reads };
-        used.iter().for_each(|&read| self.made[read].is_read = true);
+        for &read in used {
+            self.made[read].is_read = true;
+            self.made[read].is_kept |= kind < 2 || (3..5).contains(&kind);
+        }
         self.made[last].is_taken |= takes;
         self.order(&value, &reads);
         self.made.push(Made { value, words, at, is_read: false, is_kept: kind < 2, is_taken: false });
