@@ -36,9 +36,9 @@ fn check_all(draw: impl Fn(u64, u32) -> Drawn) {
 
 #[test]
 fn random_graphs_on_drawn_ranks_and_on_those_of_a_policy_give_the_bits_of_one_rank() {
-    // One test, because the values that live are counted. Seen to fail (values were left) when a value that no
-    // node of its rank reads was not dropped, and (it never ended) when ranks without operations did not take
-    // part in the agreement.
+    // One test, because the values that live are counted. Seen to fail (values were left) when a value that
+    // no node of its rank reads was not dropped, and (it never ended) when ranks without operations did not
+    // take part in the agreement.
     check_all(Drawn::new);
     check_all(|seed, ranks| Drawn::divided(seed, ranks, &Balanced::default()));
 }
