@@ -146,8 +146,8 @@ impl<H: Handle> Started for Process<H> {
 }
 
 impl<H: Handle> Process<H> {
-    /// Returns the communicators of a world, once all ranks have asked for them. All are asked for at once:
-    /// then all ranks ask for equally many.
+    /// Returns the communicators of a world, once all ranks have asked for them. One comes after the other:
+    /// MPICH was seen to make no progress with several at once.
     fn duplicates(&self, health: &Health, deadline: Duration) -> Result<[H; 3]> {
         let check_whole = || health.fault().map_or(Ok(()), |fault| Err(Kind::World(fault).into()));
         // A rank that has died fails all further worlds. Any other fault is one of this world: the other
@@ -155,17 +155,18 @@ impl<H: Handle> Process<H> {
         if matches!(health.fault(), Some(WorldFault::Died { .. } | WorldFault::Left { .. })) {
             check_whole()?;
         }
-        let requests = [(); 3].map(|()| {
+        let begin = Instant::now();
+        let is_over = || begin.elapsed() > deadline || health.fault().is_some();
+        let next = || {
             let mut comm = Box::new([self.progress.path.with(|calls| calls.constants.world)]);
             let at = CommAt::of(&mut comm);
             // SAFETY: the buffers keep the memory.
             let start = move |calls: &Calls<H>| unsafe { calls.duplicate(at) };
-            self.progress.request(Box::new(move |calls, _| Ok(Step::Request(start(calls)?))), Buffers::of(comm, 0))
-        });
-        let begin = Instant::now();
-        let is_over = || begin.elapsed() > deadline || health.fault().is_some();
-        let [first, second, third] = requests.map(|request| self.duplicate(&request, health, deadline, is_over));
-        Ok([first?, second?, third?])
+            let buffers = Buffers::of(comm, 0);
+            let request = self.progress.request(Box::new(move |calls, _| Ok(Step::Request(start(calls)?))), buffers);
+            self.duplicate(&request, health, deadline, is_over)
+        };
+        Ok([next()?, next()?, next()?])
     }
 
     fn duplicate(&self, request: &Request<H>, health: &Health, deadline: Duration, is_over: impl Fn() -> bool) -> Result<H> {
