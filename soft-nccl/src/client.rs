@@ -50,7 +50,7 @@ impl Nccl {
         unsafe { (self.control.run)(number, from.0, from.1 as usize, to.0, to.1 as usize) };
     }
 
-    /// Lets the `nth` operation from now (1 is the next) of the communicator on a GPU end with a code of NCCL.
+    /// Lets the `nth` operation from now, 1 for the next, of the communicator on a GPU end with a code of NCCL.
     /// It does nothing then, so the other ranks wait for it.
     pub fn fail_operation(&self, ordinal: u32, nth: u64, code: i32) {
         (self.control.fail)(ordinal, nth, code);

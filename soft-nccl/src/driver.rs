@@ -1,5 +1,5 @@
-//! The software driver, as this library uses it: by its C functions, and a kernel that the test has registered
-//! there.
+//! The software driver, as this library uses it: by its C functions, and a kernel that the test has
+//! registered there.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;

@@ -123,10 +123,14 @@ impl Hall {
 
     /// Returns the values of all ranks, once they have come.
     fn poll_all(&self, rank: u32, number: u64, waker: &Waker) -> Poll<Vec<Shared>> {
+        // Wakers are cloned and dropped outside of the lock: they run code of the executor.
+        let waker = waker.clone();
         let mut state = lock(&self.state);
         let meeting = state.meetings.get_mut(&number).expect("this rank still needs it");
         if meeting.missing > 0 {
-            meeting.wakers[rank as usize] = Some(waker.clone());
+            let last = meeting.wakers[rank as usize].replace(waker);
+            drop(state);
+            drop(last);
             return Poll::Pending;
         }
         meeting.open -= 1;
@@ -140,14 +144,12 @@ impl Hall {
     /// Notes that a rank does not need the values of a collective any more.
     fn take_leave(&self, rank: u32, number: u64) {
         let mut state = lock(&self.state);
-        let over = state.meetings.get_mut(&number).is_some_and(|meeting| {
-            meeting.wakers.get_mut(rank as usize).map(Option::take);
-            meeting.open -= 1;
-            meeting.open == 0
-        });
-        let over = over.then(|| state.meetings.remove(&number));
+        let Some(meeting) = state.meetings.get_mut(&number) else { return };
+        let waker = meeting.wakers.get_mut(rank as usize).and_then(Option::take);
+        meeting.open -= 1;
+        let over = if meeting.open == 0 { state.meetings.remove(&number) } else { None };
         drop(state);
-        drop(over);
+        drop((waker, over));
     }
 
     fn send(&self, rank: u32, to: Peering, op: &Op) {
@@ -172,6 +174,7 @@ impl Hall {
     }
 
     fn poll_letter(&self, route: Route, number: u64, waker: &Waker) -> Poll<Result<Op, WorldFault>> {
+        let waker = waker.clone();
         let mut state = lock(&self.state);
         let has_left = state.has_left[route.from as usize];
         let mailbox = state.mail.entry(route).or_default();
@@ -181,7 +184,9 @@ impl Hall {
         if has_left {
             return Poll::Ready(Err(WorldFault::Left { rank: route.from }));
         }
-        mailbox.wakers.insert(number, waker.clone());
+        let last = mailbox.wakers.insert(number, waker);
+        drop(state);
+        drop(last);
         Poll::Pending
     }
 

@@ -14,6 +14,8 @@ mod compile;
 #[cfg(feature = "mpi")]
 mod control;
 mod detached;
+#[cfg(any(feature = "mpi", feature = "nccl"))]
+mod done;
 mod elements;
 mod engine;
 mod flow;

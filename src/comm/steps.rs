@@ -223,9 +223,10 @@ impl Drop for Pending {
         if !is_issued {
             self.member.abandon(format!("'{}' was dropped before it was started", self.name));
         } else if let Some(verdict) = self.verdict.take() {
-            let member = self.member.clone();
+            // It does not keep a world that its rank leaves.
+            let member = Arc::downgrade(&self.member);
             detach(async move {
-                if let Err(OpFault::World(fault)) = verdict.await {
+                if let (Err(OpFault::World(fault)), Some(member)) = (verdict.await, member.upgrade()) {
                     member.engine.break_by(fault);
                 }
             });

@@ -41,7 +41,8 @@ pub(crate) fn each_rank(ranks: u32, test: &str, rank: impl FnOnce(World)) {
     });
 }
 
-/// As [`each_rank`], for ranks that break their world. MPI may not be finalised then, and the launcher says so.
+/// As [`each_rank`], for ranks that break their world. MPI may not be finalised then, and the launcher says
+/// so.
 pub(crate) fn each_rank_alone(ranks: u32, test: &str, rank: impl FnOnce(World)) {
     if is_rank() {
         keep_panics();
@@ -149,8 +150,8 @@ pub(crate) fn all(test: &str, ranks: u32, with: impl Fn(&Launcher, u32, &str)) {
 }
 
 impl Launcher {
-    /// As [`Launcher::survives`], with Open MPI only: the launcher of MPICH now and then ends a rank when another
-    /// one is killed, whatever it is told (seen in one of ten rounds on a busy machine).
+    /// As [`Launcher::survives`], with Open MPI only: the launcher of MPICH now and then ends a rank when
+    /// another one is killed, whatever it is told (seen in one of ten rounds on a busy machine).
     pub(crate) fn survives_if_open_mpi(&self, ranks: u32, test: &str, with: Option<(&str, String)>) {
         if self.is_open_mpi {
             self.survives(ranks, test, with);

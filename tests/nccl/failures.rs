@@ -38,8 +38,8 @@ fn an_operation_that_fails_on_one_rank_aborts_all() {
     }
 }
 
-/// Lets the kernel of the first operation stop on rank 1, and drops the run there, while rank 0 waits. Returns
-/// how the run of rank 0 ends.
+/// Lets the kernel of the first operation stop on rank 1, and drops the run there, while rank 0 waits.
+/// Returns how the run of rank 0 ends.
 fn dropped_while_at_work(operations: usize) -> Result<(), Error> {
     let results = with_nccl(2, |rank| {
         let (mut g, up) = uploaded::<f32>();

@@ -52,8 +52,8 @@ pub(crate) fn until(mut is_true: impl FnMut() -> bool) {
     }
 }
 
-/// Calls `rank` on a thread for each rank. Then checks that nothing is left on any GPU, and that there were no
-/// violations.
+/// Calls `rank` on a thread for each rank. Then checks that nothing is left on any GPU, and that there were
+/// no violations.
 pub(crate) fn each_rank<R: Send>(ranks: u32, rank: impl Fn(Rank) -> R + Sync) -> Vec<R> {
     let (results, devices) = each_rank_and_device(ranks, rank);
     devices.iter().for_each(|device| assert_eq!(device.violations(), [], "{:?}", device.counters()));

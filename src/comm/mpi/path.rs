@@ -14,7 +14,6 @@ use std::any::Any;
 use std::collections::VecDeque;
 use std::ffi::c_int;
 use std::sync::Arc;
-use std::task::{Poll, Waker};
 
 use super::calls::{Called, Calls, Failed, Handle, Memory};
 use crate::comm::wire::{Fill, Landing};
@@ -94,40 +93,7 @@ pub(super) struct Command<H> {
 }
 
 /// The end of a command, for the future that waits for it.
-#[derive(Default)]
-pub(super) struct Done(Mutex<DoneState>);
-
-#[derive(Default)]
-struct DoneState {
-    end: Option<Called<Buffers>>,
-    waker: Option<Waker>,
-}
-
-impl Done {
-    /// Returns the end, if it has come; else keeps the waker, if there is one.
-    pub(super) fn poll(&self, waker: Option<&Waker>) -> Poll<Called<Buffers>> {
-        // Wakers are cloned and dropped outside of the lock: they run code of the executor.
-        let waker = waker.cloned();
-        let mut state = lock(&self.0);
-        if let Some(end) = state.end.take() {
-            return Poll::Ready(end);
-        }
-        let last = waker.and_then(|waker| state.waker.replace(waker));
-        drop(state);
-        drop(last);
-        Poll::Pending
-    }
-
-    /// Ends the command, and wakes the future.
-    fn end(&self, end: Called<Buffers>) {
-        let waker = {
-            let mut state = lock(&self.0);
-            state.end = Some(end);
-            state.waker.take()
-        };
-        waker.into_iter().for_each(Waker::wake);
-    }
-}
+pub(super) type Done = crate::comm::done::Done<Called<Buffers>>;
 
 /// The end of a command. Its future gets it outside of the path's lock: under it, no value is dropped and no
 /// future is woken.
@@ -189,7 +155,7 @@ impl<H: Handle> Path<H> {
         let given_up: Vec<Flying<H>> = state.flying.extract_if(.., waits).collect();
         let is_idle = state.flying.is_empty();
         drop(state);
-        given_up.into_iter().for_each(|flying| flying.done.end(Err(ended())));
+        given_up.into_iter().for_each(|flying| flying.done.set(Err(ended())));
         is_idle
     }
 
@@ -234,7 +200,7 @@ impl<H: Handle> Path<H> {
         state.test(&mut ends);
         let left = if state.flying.is_empty() { Left::Nothing } else { state.left() };
         drop(state);
-        ends.into_iter().for_each(|End { done, end, .. }| done.end(end));
+        ends.into_iter().for_each(|End { done, end, .. }| done.set(end));
         left
     }
 }

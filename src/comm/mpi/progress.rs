@@ -8,18 +8,15 @@ use std::time::{Duration, Instant};
 
 use super::calls::{Called, Calls, Handle};
 use super::path::{Buffers, Command, Done, Left, Path, Start, Step};
+use crate::comm::done::{AWAKE, pause};
 use crate::error::{Error, Kind, Result};
-use crate::sync::{AtomicBool, OnceLock, Ordering, Thread, current, park, spawn, spin_loop, yield_now};
+use crate::sync::{AtomicBool, OnceLock, Ordering, Thread, current, park, spawn, spin_loop};
 
 /// The longest time that a poll tests its request before it leaves it to the thread. A message between two
 /// processes of one machine takes about 1 µs.
 const SPIN: Duration = Duration::from_micros(5);
-/// The time after which the thread sleeps between its tests, and the bounds of its sleep.
-const AWAKE: Duration = Duration::from_micros(200);
-/// The time for which it stays awake in addition, for a byte that is moved: twice as long as that takes.
+/// The time for which the thread stays awake in addition, for a byte that is moved: twice as long as that takes.
 const NS_PER_BYTE: Duration = Duration::from_nanos(2);
-const SLEEP_MIN: Duration = Duration::from_micros(20);
-const SLEEP_MAX: Duration = Duration::from_millis(1);
 
 /// The path of this process, and its thread.
 pub(super) struct Progress<H> {
@@ -104,15 +101,6 @@ impl<H: Handle> Progress<H> {
         let done = Arc::new(Done::default());
         self.path.add(Command { start, buffers, done: done.clone() });
         Request { progress: self.clone(), done, is_polled: false }
-    }
-}
-
-/// Waits between two tests: longer, the longer nothing has come.
-fn pause(waited: Duration, awake: Duration) {
-    if waited < awake {
-        yield_now();
-    } else {
-        std::thread::sleep((waited / 8).clamp(SLEEP_MIN, SLEEP_MAX));
     }
 }
 

@@ -15,7 +15,6 @@
 //! stay until the stream has passed them.
 
 mod communicator;
-mod done;
 mod library;
 mod nodes;
 mod on_device;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  an operation  event                                     next
-//!  pending       the one before it is enqueued             issuing    its memory is allocated, NCCL is called
+//!  pending       the one before it is enqueued             issuing    its memory is there, NCCL is called
 //!  issuing       NCCL says that it is enqueued             in flight  an event is recorded behind it
 //!  in flight     the event has passed                      done       its future gets the buffer
 //!  any of these  the world is broken, or NCCL has failed   aborted    its future gets the fault; its memory
@@ -14,20 +14,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::communicator::{Communicator, Ends};
-use super::done::Done;
 use super::library::{Library, UniqueId};
 use super::on_device::{NewMemory, Wanted};
+use crate::comm::done::{AWAKE, Done, pause};
 use crate::comm::health::Health;
 use crate::comm::op::{Op, OpFault, Place};
 use crate::device::cuda::{Mark, Transport};
 use crate::error::{BoxError, Error, Kind, Result, WorldFault};
 use crate::graph::Made;
-use crate::sync::{Mutex, OnceLock, Thread, current, lock, park, spawn, yield_now};
+use crate::sync::{Mutex, OnceLock, Thread, current, lock, park, spawn};
 
-/// The time after which the thread sleeps between its tests, and the bounds of its sleep.
-const AWAKE: Duration = Duration::from_micros(200);
-const SLEEP_MIN: Duration = Duration::from_micros(20);
-const SLEEP_MAX: Duration = Duration::from_millis(1);
 /// The longest time that a communicator gets to end in order. Then it is aborted.
 const FINALIZE_MAX: Duration = Duration::from_secs(10);
 
@@ -58,7 +54,7 @@ pub(super) type Opened = Result<Option<UniqueId>, String>;
 impl Nccl {
     /// Starts a thread, which opens the library and the GPU.
     pub(super) fn open(ordinal: u32, place: Place, health: Arc<Health>) -> Result<(Self, Arc<Done<Opened>>)> {
-        let (commands, opened) = (Arc::new(Commands::default()), Done::new());
+        let (commands, opened) = (Arc::new(Commands::default()), Arc::new(Done::default()));
         let (own, to) = (commands.clone(), opened.clone());
         spawn("anabranch-nccl".into(), move || live(own, ordinal, place, health, &to))
             .map_err(|error| -> Error { Error::with_source(Kind::Thread, error.into()) })?;
@@ -67,14 +63,14 @@ impl Nccl {
 
     /// Connects the ranks.
     pub(super) fn connect(&self, id: UniqueId) -> Arc<Done<Result<(), String>>> {
-        let done = Done::new();
+        let done = Arc::new(Done::default());
         self.push(Command::Connect(id, done.clone()));
         done
     }
 
     /// Hands an operation over. The thread issues operations in this order.
     pub(super) fn start(&self, op: Op, wanted: Wanted) -> Arc<Done<Result<Made, OpFault>>> {
-        let done = Done::new();
+        let done = Arc::new(Done::default());
         self.push(Command::Start(Task { op, wanted, done: done.clone() }));
         done
     }
@@ -162,7 +158,7 @@ impl Life {
                 since = Instant::now();
             }
             match self.has_work() {
-                true => pause(since.elapsed()),
+                true => pause(since.elapsed(), AWAKE),
                 false if self.is_over => return self.end(),
                 false => park(),
             }
@@ -310,7 +306,7 @@ impl Life {
             let begin = Instant::now();
             let mut ready = communicator.finalize().and_then(|()| communicator.is_ready());
             while ready == Ok(false) && self.health.fault().is_none() && begin.elapsed() < FINALIZE_MAX {
-                pause(begin.elapsed());
+                pause(begin.elapsed(), AWAKE);
                 ready = communicator.is_ready();
             }
             if ready == Ok(true) { communicator.destroy() } else { communicator.abort() }
@@ -338,14 +334,5 @@ impl Work {
 
     fn tell(&mut self, fault: &WorldFault) {
         self.done.take().into_iter().for_each(|done| done.set(Err(OpFault::World(fault.clone()))));
-    }
-}
-
-/// Waits between two tests: longer, the longer nothing has come.
-fn pause(waited: Duration) {
-    if waited < AWAKE {
-        yield_now();
-    } else {
-        std::thread::sleep((waited / 8).clamp(SLEEP_MIN, SLEEP_MAX));
     }
 }

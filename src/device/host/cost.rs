@@ -22,9 +22,8 @@
 // valid.
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The most ns that an item may take if polls run it. Code that is not optimised takes longer, as does
-/// handing it over.
-pub(crate) const CHEAP_NS: u64 = if cfg!(debug_assertions) { 2_000 } else { 1_000 };
+/// The most ns that an item may take if polls run it.
+pub(crate) const CHEAP_NS: u64 = 1_000;
 /// A poll's work that takes this many times as long is odd or dear.
 const SURPRISE: u64 = 4;
 /// The most ns that an interruption by the operating system usually takes.

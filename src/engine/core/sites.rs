@@ -16,7 +16,7 @@ use crate::runtime::{add_work, inside_executor, is_outside, may_work};
 const SITES: usize = 256;
 
 /// The most ns that the body of a cheap operation takes. A worker that was woken for it is not fast.
-const CHEAP_NS: u64 = if cfg!(debug_assertions) { 4_000 } else { 2_000 };
+const CHEAP_NS: u64 = 2_000;
 
 /// The same for joined operations, which are several.
 const JOINED_NS: u64 = 5_000;
