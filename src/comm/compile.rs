@@ -9,9 +9,9 @@ use super::world::World;
 use crate::Plan;
 use crate::error::{Kind, Result};
 use crate::graph::{Graph, Ranks, SharedContext};
-use crate::plan::{Context, Elsewhere, Policy};
+use crate::plan::{Context, OfRank, Policy};
 use crate::policy::Ranked;
-use crate::ranks::{Order, check_pairs, check_places, check_same, check_waits};
+use crate::ranks::{Order, Starts, Unit, check_pairs, check_places, check_same};
 
 impl Graph {
     /// Compiles the graph for this rank of a world, with the default stream policy, [`Ranked`]. Every rank
@@ -41,24 +41,31 @@ impl Graph {
         }
         self.check_unpiped()?;
         let place = world.place();
-        check_places(self, place.size)?;
+        let (shape, inner) = self.checked_shapes()?;
+        let mut units = Unit::all(&shape, &inner);
+        check_places(&units, place.size)?;
         let is_placed = self.shape().nodes().iter().any(|node| Ranks::one(node.ranks).is_some());
-        let spread = if is_placed { Some(Spread::new(self, place)?) } else { None };
+        let spread = if is_placed { Some(Spread::new(self, &units[0], place)?) } else { None };
         let whole = spread.as_ref().map_or(self, |spread| &spread.graph);
+        if spread.is_some() {
+            // A mistake on one rank is an error on all.
+            let (shape, inner) = whole.checked_shapes()?;
+            units = Unit::all(&shape, &inner);
+        }
         check_same(whole)?;
-        check_pairs(whole, place.size)?;
-        check_waits(whole, place.size)?;
+        check_pairs(&units, place.size)?;
+        let starts = Starts::new(&units, place.size)?.of(place.rank, &units);
         let context = whole.context.map(|slot| {
-            let order = Arc::new(Order::new(whole, place.rank, place.size));
+            let order = Arc::new(Order::new(whole, &units, place.rank, place.size));
             let (agreement, world) = (Arc::new(Agreement::new()), world.clone());
             let make = move || -> SharedContext { Arc::new(RunComm::new(world.reserve(), order.clone(), agreement.clone())) };
             Context { slot, make: Arc::new(make) }
         });
-        let Some(spread) = spread else { return self.compiled(policy, false, context, Elsewhere::default()) };
-        // A mistake on one rank is an error on all.
-        spread.graph.check()?;
+        let Some(spread) = spread else {
+            return self.compiled(policy, false, OfRank { context, starts, ..OfRank::default() });
+        };
         let part = spread.part();
         let elsewhere = Spread::elsewhere(self, &part);
-        part.compiled(policy, false, context, elsewhere)
+        part.compiled(policy, false, OfRank { context, elsewhere, starts })
     }
 }

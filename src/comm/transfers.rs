@@ -19,7 +19,7 @@ use crate::error::{Kind, Result};
 use crate::graph::{Edge, EdgeKind, Graph, Job, JobFuture, NodeId, Peer, Ranks, Shared, SharedContext};
 use crate::name::Name;
 use crate::plan::Elsewhere;
-use crate::ranks::{Reach, Transfer, Transfers, has_inner_communication};
+use crate::ranks::{Reach, Transfer, Transfers, Unit};
 
 impl Graph {
     /// Says that values of type `T` may cross from rank to rank, where [`NodeMut::rank`] lets a node read one
@@ -61,13 +61,11 @@ impl Spread {
     /// Adds the transfers to a copy of the graph.
     ///
     /// # Errors
-    /// Those of [`Graph::compile`](crate::Graph::compile), on all ranks alike; if how a value crosses is not
-    /// known.
-    pub(super) fn new(graph: &Graph, place: Place) -> Result<Self> {
-        graph.check()?;
+    /// If how a value crosses is not known.
+    pub(super) fn new(graph: &Graph, unit: &Unit, place: Place) -> Result<Self> {
         let transfers = Transfers::of(graph.shape());
         let names = graph.shape().nodes().iter().map(|node| node.name.clone()).collect();
-        let mut adding = Adding { graph: graph.copy(), place, names, is_by_messages: has_inner_communication(graph) };
+        let mut adding = Adding { graph: graph.copy(), place, names, is_by_messages: !unit.inside.is_empty() };
         let mut arrivals = Vec::with_capacity(transfers.all.len());
         for transfer in &transfers.all {
             arrivals.push((*transfer, adding.add(transfer)?));

@@ -242,6 +242,8 @@ pub struct Shape {
     takes: Vec<(NodeId, u32)>,
     /// None if no outputs were declared.
     outputs: Option<Vec<(NodeId, u32)>>,
+    /// The nodes that start to communicate in this order, if other ranks depend on it.
+    starts: Vec<NodeId>,
 }
 
 /// A read, by a node of an inner graph, of a state of the loop or branch around.
@@ -464,6 +466,17 @@ impl Shape {
             }
         }
         orders
+    }
+
+    /// Sets the order in which nodes start to communicate. No stream has what leads to one of them behind what
+    /// follows a later one.
+    pub(crate) fn set_starts(&mut self, starts: Vec<NodeId>) {
+        self.starts = starts;
+    }
+
+    /// Returns the nodes that start to communicate in this order.
+    pub(crate) fn starts(&self) -> &[NodeId] {
+        &self.starts
     }
 
     /// Returns all node ids, in order.

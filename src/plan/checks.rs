@@ -27,14 +27,16 @@ impl Graph {
         Ok(())
     }
 
-    /// Makes the checks of [`Graph::compile`], without a plan.
+    /// Makes the checks of [`Graph::compile`], without a plan. Returns the shapes of the graph and its inner
+    /// graphs, as they are compiled.
     ///
     /// # Errors
     /// Those of [`Graph::compile`], except those of policies.
-    pub(crate) fn check(&self) -> Result<()> {
+    pub(crate) fn checked_shapes(&self) -> Result<(Arc<Shape>, Inner)> {
         let nested = self.nested();
-        self.checked(&nested)?;
-        Fabric::new(self, &nested).map(|_| ())
+        let shapes = self.checked(&nested)?;
+        Fabric::new(self, &nested)?;
+        Ok(shapes)
     }
 
     /// Checks the graph and its inner graphs. Returns their shapes.

@@ -90,6 +90,28 @@ pub(crate) struct Context {
     pub(crate) make: Arc<dyn Fn() -> SharedContext + Send + Sync>,
 }
 
+/// What makes a plan that of one rank.
+#[derive(Clone, Default)]
+pub(crate) struct OfRank {
+    pub(crate) context: Option<Context>,
+    pub(crate) elsewhere: Elsewhere,
+    /// The order in which its nodes of communication start, and its loops and branches that communicate: the
+    /// place of each, by its full name.
+    pub(crate) starts: HashMap<Name, usize>,
+}
+
+impl OfRank {
+    /// Sets the order of starts in the shape of a graph.
+    fn order(&self, graph: &Graph, shape: &mut Arc<Shape>) {
+        let place = |node: NodeId| Some((*self.starts.get(&graph.full_name(node))?, node));
+        let mut starts: Vec<(usize, NodeId)> = shape.ids().filter_map(place).collect();
+        if starts.len() > 1 {
+            starts.sort_unstable();
+            Arc::make_mut(shape).set_starts(starts.into_iter().map(|(_, node)| node).collect());
+        }
+    }
+}
+
 /// What goes into the runs of other ranks, and comes out there.
 #[derive(Clone, Default)]
 pub(crate) struct Elsewhere {
@@ -144,7 +166,7 @@ impl Graph {
         if let Some(node) = self.communicates() {
             return Err(Kind::NeedsWorld { node }.into());
         }
-        self.compiled(policy, false, None, Elsewhere::default())
+        self.compiled(policy, false, OfRank::default())
     }
 
     /// Compiles the graph of a pipeline in one phase.
@@ -152,19 +174,17 @@ impl Graph {
         if let Some(node) = self.communicates() {
             return Err(Kind::NotInPipeline { node }.into());
         }
-        self.compiled(policy, true, None, Elsewhere::default())
+        self.compiled(policy, true, OfRank::default())
     }
 
-    /// Compiles the graph. `context` is what the nodes of each run share, if they communicate.
-    pub(crate) fn compiled(
-        &self,
-        policy: &dyn Policy,
-        is_pipelined: bool,
-        context: Option<Context>,
-        elsewhere: Elsewhere,
-    ) -> Result<Plan> {
+    /// Compiles the graph.
+    pub(crate) fn compiled(&self, policy: &dyn Policy, is_pipelined: bool, of_rank: OfRank) -> Result<Plan> {
         let nested = self.nested();
-        let (shape, shapes) = self.checked(&nested)?;
+        let (mut shape, mut shapes) = self.checked(&nested)?;
+        if !of_rank.starts.is_empty() {
+            of_rank.order(self, &mut shape);
+            nested.iter().zip(&mut shapes).for_each(|(inner, shape)| of_rank.order(inner.graph, &mut shape.graph));
+        }
         let fabric = Arc::new(Fabric::new(self, &nested)?);
         let schedule = Schedule::with_inner(shape.clone(), shapes, policy, None)?;
         let inputs = self.inputs.iter().map(|port| {
@@ -173,6 +193,7 @@ impl Graph {
         });
         let details = std::iter::once(self).chain(nested.iter().map(|each| each.graph)).flat_map(|graph| graph.details.clone());
         let (layout, inputs, outputs, details) = (self.layout, inputs.collect(), self.outputs.clone(), details.collect());
+        let OfRank { context, elsewhere, .. } = of_rank;
         PlanInner::lowered(schedule, fabric, Ports { layout, inputs, outputs, context, elsewhere, details, is_pipelined })
     }
 

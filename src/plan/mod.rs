@@ -70,8 +70,9 @@ mod waits;
 
 pub use crate::draw::TimeUnit;
 pub use compile::Plan;
-pub(crate) use compile::{Context, Elsewhere, PlanInner};
+pub(crate) use compile::{Context, Elsewhere, OfRank, PlanInner};
 pub(crate) use critical_path::CriticalPath;
+pub(crate) use nest::Nested;
 pub(crate) use online::Placement;
 pub(crate) use online::{Need, Placed, Placer, Stamp};
 pub(crate) use pipelining::{Pipelining, Wanted};

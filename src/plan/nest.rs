@@ -9,11 +9,12 @@ use crate::graph::{NODES_MAX, NodeId, Role, Shape, check, take_last};
 
 /// An inner graph, in some form.
 #[derive(Debug)]
-pub(super) struct Nested<T> {
-    pub(super) around: Option<u32>,
-    pub(super) node: NodeId,
-    pub(super) role: Role,
-    pub(super) graph: T,
+pub(crate) struct Nested<T> {
+    /// The place of the graph around it in the list. None if that is the outermost graph.
+    pub(crate) around: Option<u32>,
+    pub(crate) node: NodeId,
+    pub(crate) role: Role,
+    pub(crate) graph: T,
 }
 
 impl<T> Nested<T> {

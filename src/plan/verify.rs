@@ -306,12 +306,18 @@ impl<'a> Past<'a> {
         before.into_iter().chain(self.waits_of(node))
     }
 
-    /// Finds an order that all programs keep. If there is none, programs wait for each other in a cycle.
+    /// Finds an order that all programs keep, and the order of starts between ranks. If there is none, programs
+    /// or ranks wait for each other in a cycle.
     fn put_in_order(&mut self) -> Result<()> {
         let all = || (0..self.spots.len() as u32).map(NodeId);
         let mut missing: Vec<usize> = all().map(|spot| self.before(spot).count()).collect();
         let mut after: Vec<Vec<NodeId>> = vec![Vec::new(); missing.len()];
         all().for_each(|spot| self.before(spot).for_each(|before| after[before.index()].push(spot)));
+        // Other ranks wait for the starts of communication in their order.
+        for pair in self.shape.starts().windows(2) {
+            after[pair[0].index()].push(pair[1]);
+            missing[pair[1].index()] += 1;
+        }
         let mut ready: Vec<NodeId> = all().filter(|spot| missing[spot.index()] == 0).collect();
         while let Some(node) = ready.pop() {
             self.spots[node.index()].place = self.order.len() as u32;

@@ -21,5 +21,6 @@ pub use blocks::{Block, Blocks, Partition};
 pub(crate) use order::{Order, Place};
 pub(crate) use pairs::check_pairs;
 pub(crate) use same::check_same;
-pub(crate) use split::{Reach, Transfer, Transfers, check_places, has_inner_communication};
-pub(crate) use waits::check_waits;
+pub(crate) use split::{Reach, Transfer, Transfers, check_places};
+pub(crate) use units::Unit;
+pub(crate) use waits::Starts;

@@ -6,8 +6,8 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{Hash, Hasher};
 
 use super::pairs::peer_of;
-use super::units::{communication_in, communications, inner, reads, units, values_of};
-use crate::graph::{Control, ControlKind, ControlNode, Graph, Links, NodeId, Ranks, Test};
+use super::units::{Unit, graphs, reads, values_of};
+use crate::graph::{Control, ControlKind, ControlNode, Graph, Links, Ranks, Test};
 use crate::name::Name;
 
 /// The order of communication of one rank.
@@ -34,28 +34,24 @@ pub(crate) enum Place {
 }
 
 impl Order {
-    pub(crate) fn new(graph: &Graph, rank: u32, size: u32) -> Self {
-        let units = units(graph);
+    /// `units` are those of the graph.
+    pub(crate) fn new(graph: &Graph, units: &[Unit], rank: u32, size: u32) -> Self {
         let mut order =
-            Self { places: HashMap::new(), leading: leading(graph), units: units.len(), total: None, nodes: Vec::new() };
+            Self { places: HashMap::new(), leading: leading(units), units: units.len(), total: None, nodes: Vec::new() };
         let mut tag = 0;
         for (unit, number) in units.iter().zip(0..) {
             order.add_turns(unit, number);
             order.add_messages(unit, &mut tag, rank, size);
-            order.add_nodes(unit, size);
         }
-        let is_outermost = |unit: &&Graph| std::ptr::eq(*unit, graph);
-        let has_inner = units.iter().any(|unit| !is_outermost(unit) && communications(unit).next().is_some());
+        graphs(graph).into_iter().for_each(|graph| order.add_nodes(graph, size));
+        let has_inner = units.iter().any(|unit| !unit.inside.is_empty());
         order.total = (!has_inner).then_some(order.places.len() as u64);
         order
     }
 
-    fn add_turns(&mut self, unit: &Graph, number: u32) {
-        let is_collective = |node: &NodeId| {
-            let node = &unit.shape().nodes()[node.index()];
-            node.communication.as_ref().is_some_and(|communication| communication.is_collective())
-        };
-        let collectives: Vec<NodeId> = unit.shape().topological_order().into_iter().filter(is_collective).collect();
+    fn add_turns(&mut self, unit: &Unit, number: u32) {
+        let order = unit.meetings().into_iter();
+        let collectives: Vec<_> = order.filter(|node| unit.is_collective(*node)).collect();
         let of = collectives.len() as u32;
         for (&node, at) in collectives.iter().zip(0..) {
             self.places.insert(unit.full_name(node), Place::Turn { unit: number, number: at, of });
@@ -64,10 +60,10 @@ impl Order {
 
     /// Numbers the messages between this rank and each other one: the n-th send to a rank has the tag of the
     /// n-th receive there.
-    fn add_messages(&mut self, unit: &Graph, tag: &mut u32, rank: u32, size: u32) {
+    fn add_messages(&mut self, unit: &Unit, tag: &mut u32, rank: u32, size: u32) {
         let mut counts: HashMap<(u32, bool), u32> = HashMap::new();
         let mut nodes = 0;
-        for (node, shape) in communications(unit) {
+        for (node, shape) in unit.communications() {
             let Some((peer, sends)) = peer_of(shape) else { continue };
             nodes += 1;
             if !Ranks::has(shape.ranks, rank) {
@@ -132,31 +128,22 @@ fn hash_control(control: &ControlNode, hasher: &mut impl Hasher) {
 
 /// Returns the nodes without which some communication does not start: those that lead to a node that
 /// communicates, or to a loop or branch that does, and all inner nodes of such a loop or branch.
-fn leading(graph: &Graph) -> HashSet<Name> {
+fn leading(units: &[Unit]) -> HashSet<Name> {
     let mut all = HashSet::new();
-    // Each graph with whether the failure of any of its nodes counts.
-    let mut open = vec![(graph, false)];
-    while let Some((unit, counts)) = open.pop() {
-        let mut leads = vec![counts; unit.shape().nodes().len()];
-        for control in unit.controls.iter().filter(|control| communication_in(unit, control).is_some()) {
-            leads[control.node.index()] = true;
+    let mut of_units: Vec<Vec<bool>> = Vec::with_capacity(units.len());
+    for unit in units {
+        // Inside of what leads, the failure of any node counts.
+        let counts = unit.around.is_some_and(|(around, node)| of_units[around][node.index()]);
+        let mut leads = vec![counts; unit.shape.nodes().len()];
+        unit.inside.keys().for_each(|node| leads[node.index()] = true);
+        let edges = Links::new(&unit.shape);
+        for node in unit.shape.topological_order().into_iter().rev() {
+            let communicates = |node: usize| unit.shape.nodes()[node].communication.is_some();
+            let mut behind = edges.out.of(node).iter().map(|behind| behind.index());
+            leads[node.index()] |= behind.any(|behind| leads[behind] || communicates(behind));
         }
-        let edges = Links::new(unit.shape());
-        for node in unit.shape().topological_order().into_iter().rev() {
-            let is_before = edges
-                .out
-                .of(node)
-                .iter()
-                .any(|behind| leads[behind.index()] || unit.shape().nodes()[behind.index()].communication.is_some());
-            leads[node.index()] |= is_before;
-        }
-        let names = unit.shape().ids().filter(|node| leads[node.index()]).map(|node| unit.full_name(node));
-        all.extend(names);
-        open.extend(
-            unit.controls
-                .iter()
-                .flat_map(|control| inner(unit, control).map(|inner| (inner, leads[control.node.index()])).collect::<Vec<_>>()),
-        );
+        all.extend(unit.shape.ids().filter(|node| leads[node.index()]).map(|node| unit.full_name(node)));
+        of_units.push(leads);
     }
     all
 }

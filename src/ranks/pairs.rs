@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::units::{communications, units};
+use super::units::Unit;
 use crate::error::{Kind, Result};
-use crate::graph::{Exchange, Graph, NodeId, NodeShape, Ranks};
+use crate::graph::{Exchange, NodeId, NodeShape, Ranks};
 
 /// The ends of messages from one rank to another.
 #[derive(Default)]
@@ -19,9 +19,9 @@ pub(super) struct Ends {
 ///
 /// # Errors
 /// If a peer is no rank.
-pub(super) fn ends(unit: &Graph, size: u32) -> Result<BTreeMap<(u32, u32), Ends>> {
+pub(super) fn ends(unit: &Unit, size: u32) -> Result<BTreeMap<(u32, u32), Ends>> {
     let mut all: BTreeMap<(u32, u32), Ends> = BTreeMap::new();
-    for (node, shape) in communications(unit) {
+    for (node, shape) in unit.communications() {
         let Some((peer, sends)) = peer_of(shape) else { continue };
         for rank in ranks_of(shape, size) {
             let Some(peer) = peer.of(rank, size) else { continue };
@@ -57,8 +57,8 @@ pub(super) fn peer_of(shape: &NodeShape) -> Option<(&crate::graph::Peer, bool)> 
 ///
 /// # Errors
 /// Names the node, and both ranks.
-pub(crate) fn check_pairs(graph: &Graph, size: u32) -> Result<()> {
-    for unit in units(graph) {
+pub(crate) fn check_pairs(units: &[Unit], size: u32) -> Result<()> {
+    for unit in units {
         check_roots(unit, size)?;
         check_exchanges(unit, size)?;
         for ((from, to), Ends { sends, receives }) in ends(unit, size)? {
@@ -80,7 +80,7 @@ pub(crate) fn check_pairs(graph: &Graph, size: u32) -> Result<()> {
                 return Err(Kind::Body { node: unit.full_name(receive), fault }.into());
             }
             for (&send, &receive) in sends.iter().zip(&receives) {
-                let of = |node: NodeId| unit.shape().nodes()[node.index()].communication.as_ref().map(|is| is.of);
+                let of = |node: NodeId| unit.shape.nodes()[node.index()].communication.as_ref().map(|is| is.of);
                 if let (Some(sent), Some(received)) = (of(send), of(receive))
                     && sent != received
                 {
@@ -97,12 +97,12 @@ pub(crate) fn check_pairs(graph: &Graph, size: u32) -> Result<()> {
 }
 
 /// Checks that broadcasts begin at ranks of the world.
-fn check_roots(unit: &Graph, size: u32) -> Result<()> {
+fn check_roots(unit: &Unit, size: u32) -> Result<()> {
     let root_of = |shape: &NodeShape| match shape.communication.as_deref()?.exchange {
         Exchange::Broadcast { root } => Some(root),
         _ => None,
     };
-    let found = communications(unit).find_map(|(node, shape)| Some((node, root_of(shape).filter(|root| *root >= size)?)));
+    let found = unit.communications().find_map(|(node, shape)| Some((node, root_of(shape).filter(|root| *root >= size)?)));
     found.map_or(Ok(()), |(node, root)| {
         let fault = format!("has the root {root}, but there are {size} ranks, from 0 on");
         Err(Kind::Body { node: unit.full_name(node), fault }.into())
@@ -110,8 +110,8 @@ fn check_roots(unit: &Graph, size: u32) -> Result<()> {
 }
 
 /// Checks that each rank that sends in an exchange has a peer that receives from it there, and the reverse.
-fn check_exchanges(unit: &Graph, size: u32) -> Result<()> {
-    for (node, shape) in communications(unit) {
+fn check_exchanges(unit: &Unit, size: u32) -> Result<()> {
+    for (node, shape) in unit.communications() {
         let Some(Exchange::SendRecv { to, from }) = shape.communication.as_deref().map(|of| &of.exchange) else { continue };
         for rank in 0..size {
             let fault = if let Some(peer) = to.of(rank, size).filter(|&peer| from.of(peer, size) != Some(rank) || peer >= size) {

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use super::units::{cell_of, communication_in, infos_of, reads, units, values_of};
+use super::units::{cell_of, communication_in, graphs, infos_of, reads, values_of};
 use crate::error::{Kind, Result};
 use crate::graph::{ControlKind, ControlNode, Graph, NodeId, NodeShape, Origin, Ranks, Test};
 
@@ -44,7 +44,7 @@ impl Differing {
 /// # Errors
 /// Names the loop or branch, the node that communicates, and the value that may differ.
 pub(crate) fn check_same(graph: &Graph) -> Result<()> {
-    let units = units(graph);
+    let units = graphs(graph);
     let has_any = units.iter().flat_map(|unit| &unit.controls).next().is_some();
     if !has_any {
         return Ok(());

@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::units::{communication_in, units};
+use super::units::Unit;
 use crate::error::{Kind, Result};
-use crate::graph::{Edge, EdgeKind, Graph, NodeId, Ranks, Shape};
+use crate::graph::{Edge, EdgeKind, NodeId, Ranks, Shape};
 
 /// A transfer: what a node of one rank has made goes to other ranks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,33 +84,24 @@ fn one(shape: &Shape, node: NodeId) -> Option<u32> {
 ///
 /// # Errors
 /// If there is no such rank, all ranks take part in the node, or it is inside a loop or a branch.
-pub(crate) fn check_places(graph: &Graph, size: u32) -> Result<()> {
-    let is_outermost = |unit: &Graph| std::ptr::eq(unit, graph);
-    for unit in units(graph) {
-        let placed = unit.shape().ids().filter_map(|node| Some((node, one(unit.shape(), node)?)));
+pub(crate) fn check_places(units: &[Unit], size: u32) -> Result<()> {
+    for unit in units {
+        let placed = unit.shape.ids().filter_map(|node| Some((node, one(&unit.shape, node)?)));
         for (node, rank) in placed {
             let fault = |fault: String| Err(Kind::Body { node: unit.full_name(node), fault }.into());
-            let shape = &unit.shape().nodes()[node.index()];
             if rank >= size {
                 return fault(format!("is to run on rank {rank}, but there are {size} ranks, from 0 on"));
             }
-            if !is_outermost(unit) {
+            if !unit.is_outermost() {
                 return fault("is to run on one rank, but is inside a loop or a branch: give that a rank instead".into());
             }
-            if shape.communication.as_ref().is_some_and(|communication| communication.is_collective()) {
+            if unit.is_collective(node) {
                 return fault(format!("is to run on rank {rank} only, but all ranks take part in it"));
             }
-            let control = unit.controls.iter().find(|control| control.node == node);
-            if let Some((inside, at)) = control.and_then(|control| communication_in(unit, control)) {
-                let name = inside.full_name(at);
-                return fault(format!("is to run on rank {rank} only, but communicates inside ('{name}')"));
+            if let Some(inside) = unit.inside.get(&node) {
+                return fault(format!("is to run on rank {rank} only, but communicates inside ('{inside}')"));
             }
         }
     }
     Ok(())
-}
-
-/// Returns whether a loop or a branch of the graph communicates inside.
-pub(crate) fn has_inner_communication(graph: &Graph) -> bool {
-    graph.controls.iter().any(|control| communication_in(graph, control).is_some())
 }

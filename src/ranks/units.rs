@@ -1,11 +1,75 @@
 //! A graph with all its inner graphs. Each of them is a unit: its nodes are in one order of their own.
 
 use std::any::TypeId;
+use std::collections::HashMap;
+use std::sync::Arc;
 
-use crate::graph::{ControlNode, Graph, NO_CELL, NodeId, NodeShape, ValueInfo};
+use crate::graph::{ControlNode, Graph, NO_CELL, NodeId, NodeShape, Shape, ValueInfo};
+use crate::name::Name;
+use crate::plan::Nested;
+
+/// A graph or an inner graph, as it is compiled: each taker of a value comes after all that read it.
+pub(crate) struct Unit {
+    pub(crate) shape: Arc<Shape>,
+    /// What comes before the names of its nodes: `loop/body/`.
+    path: String,
+    /// The place of the unit around it, and the loop or branch there.
+    pub(super) around: Option<(usize, NodeId)>,
+    /// The loops and branches that communicate inside, each with the full name of the first node that does.
+    pub(crate) inside: HashMap<NodeId, Name>,
+}
+
+impl Unit {
+    /// Returns the units of a graph. Each comes after the one around it; the first is the graph itself.
+    pub(crate) fn all(shape: &Arc<Shape>, inner: &[Nested<Arc<Shape>>]) -> Vec<Self> {
+        let new = |shape: &Arc<Shape>, path, around| Self { shape: shape.clone(), path, around, inside: HashMap::new() };
+        let mut all = vec![new(shape, String::new(), None)];
+        for nested in inner {
+            let around = nested.around.map_or(0, |around| around as usize + 1);
+            let path = format!("{}/{}/", all[around].full_name(nested.node), nested.role);
+            all.push(new(&nested.graph, path, Some((around, nested.node))));
+        }
+        for at in (1..all.len()).rev() {
+            let own = all[at].communications().next().map(|(node, _)| all[at].full_name(node));
+            let first = own.or_else(|| all[at].inside.values().min().cloned());
+            if let (Some(first), Some((around, node))) = (first, all[at].around) {
+                all[around].inside.insert(node, first);
+            }
+        }
+        all
+    }
+
+    /// Returns the path of a node from the outermost graph on.
+    pub(crate) fn full_name(&self, node: NodeId) -> Name {
+        let name = self.shape.name_of(node);
+        if self.path.is_empty() { name.clone() } else { format!("{}{name}", self.path).into() }
+    }
+
+    /// Returns the nodes that communicate, in the order in which they were added.
+    pub(super) fn communications(&self) -> impl Iterator<Item = (NodeId, &NodeShape)> {
+        communications(&self.shape)
+    }
+
+    pub(super) fn is_outermost(&self) -> bool {
+        self.around.is_none()
+    }
+
+    /// Returns whether a node is a collective.
+    pub(super) fn is_collective(&self, node: NodeId) -> bool {
+        let communication = &self.shape.nodes()[node.index()].communication;
+        communication.as_ref().is_some_and(|communication| communication.is_collective())
+    }
+
+    /// Returns the nodes that all ranks meet in, in their one order: collectives, and loops and branches with
+    /// communication inside.
+    pub(super) fn meetings(&self) -> Vec<NodeId> {
+        let order = self.shape.topological_order().into_iter();
+        order.filter(|node| self.is_collective(*node) || self.inside.contains_key(node)).collect()
+    }
+}
 
 /// Returns the graph, and all inner graphs at any depth. Each comes after the graph around it.
-pub(super) fn units(graph: &Graph) -> Vec<&Graph> {
+pub(super) fn graphs(graph: &Graph) -> Vec<&Graph> {
     let mut all = vec![graph];
     let mut next = 0;
     while let Some(&graph) = all.get(next) {
@@ -16,19 +80,18 @@ pub(super) fn units(graph: &Graph) -> Vec<&Graph> {
 }
 
 /// Returns the inner graphs of a control.
-pub(super) fn inner<'g>(graph: &'g Graph, control: &'g ControlNode) -> impl Iterator<Item = &'g Graph> {
+fn inner<'g>(graph: &'g Graph, control: &'g ControlNode) -> impl Iterator<Item = &'g Graph> {
     control.flow.inner().map(|(id, _)| graph.inner.get(id))
 }
 
 /// Returns the first node that communicates in the inner graphs of a control, at any depth, with its graph.
 pub(super) fn communication_in<'g>(graph: &'g Graph, control: &'g ControlNode) -> Option<(&'g Graph, NodeId)> {
-    let all = inner(graph, control).flat_map(units);
-    all.into_iter().find_map(|unit| Some((unit, communications(unit).next()?.0)))
+    let all = inner(graph, control).flat_map(graphs);
+    all.into_iter().find_map(|inner| Some((inner, communications(inner.shape()).next()?.0)))
 }
 
-/// Returns the nodes that communicate, in the order in which they were added.
-pub(super) fn communications(unit: &Graph) -> impl Iterator<Item = (NodeId, &NodeShape)> {
-    let nodes = unit.shape().ids().zip(unit.shape().nodes());
+fn communications(shape: &Shape) -> impl Iterator<Item = (NodeId, &NodeShape)> {
+    let nodes = shape.ids().zip(shape.nodes());
     nodes.filter(|(_, node)| node.communication.is_some())
 }
 

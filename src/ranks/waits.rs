@@ -2,28 +2,56 @@
 //! each rank. A collective is started on a rank after those before it, and ends when all ranks have started
 //! it. A receive ends after the send that belongs to it. A send ends when it is issued, over all engines: it
 //! waits for no receive, whatever its size is. If there is such an order, no rank waits for ever.
+//!
+//! Streams add waits that no graph shows: a kernel waits for the kernel before it on its stream. So the
+//! communication of each rank starts in the common order also on its streams ([`Shape::set_starts`]): what
+//! leads to an operation never comes, on a stream, behind what follows a later one. Then a wait between two
+//! operations of a rank always goes from the earlier one to the later one, in an order that all ranks have
+//! in common, so there is no cycle whatever the policies of the ranks are.
+//!
+//! [`Shape::set_starts`]: crate::graph::Shape::set_starts
 
-use std::collections::HashSet;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
 use std::ops::Range;
 
 use super::pairs::{Ends, ends, ranks_of};
-use super::units::{communication_in, units};
+use super::units::Unit;
 use crate::error::{Kind, Result};
-use crate::graph::{Edge, Graph, NodeId};
+use crate::graph::{Edge, NodeId};
+use crate::name::Name;
 
-/// Checks that no ranks wait for each other in a cycle.
-///
-/// # Errors
-/// Names the nodes of a cycle, with their ranks.
-pub(crate) fn check_waits(graph: &Graph, size: u32) -> Result<()> {
-    for unit in units(graph) {
-        let ends = ends(unit, size)?;
-        // Without messages, all ranks have the same order, which is one for all.
-        if !ends.is_empty() {
-            Executions::new(unit, size, ends.iter()).check(unit)?;
-        }
+/// The common order of all ranks in which communication may start, for each unit.
+pub(crate) struct Starts(Vec<Vec<Start>>);
+
+/// The start of a node that communicates, on a rank. Without a rank, it has this place on all ranks.
+type Start = (NodeId, Option<u32>);
+
+impl Starts {
+    /// Finds an order.
+    ///
+    /// # Errors
+    /// If ranks wait for each other in a cycle. Names its nodes, with their ranks.
+    pub(crate) fn new(units: &[Unit], size: u32) -> Result<Self> {
+        let order = |unit: &Unit| {
+            let ends = ends(unit, size)?;
+            if ends.is_empty() {
+                // All ranks have the same order.
+                return Ok(unit.meetings().into_iter().map(|node| (node, None)).collect());
+            }
+            Executions::new(unit, size, ends.iter()).order(unit)
+        };
+        units.iter().map(order).collect::<Result<_>>().map(Self)
     }
-    Ok(())
+
+    /// Returns the place of each node of a rank in the order, by its full name.
+    pub(crate) fn of(&self, rank: u32, units: &[Unit]) -> HashMap<Name, usize> {
+        let own = units.iter().zip(&self.0).flat_map(|(unit, starts)| {
+            let own = starts.iter().filter(move |(_, at)| at.is_none_or(|at| at == rank));
+            own.map(|(node, _)| unit.full_name(*node))
+        });
+        own.zip(0..).collect()
+    }
 }
 
 /// All executions of a graph's nodes, by number. Those of one node are side by side, in the order of its
@@ -37,9 +65,9 @@ struct Executions {
 }
 
 impl Executions {
-    fn new<'e>(unit: &Graph, size: u32, ends: impl Iterator<Item = (&'e (u32, u32), &'e Ends)>) -> Self {
-        let meetings = meetings(unit);
-        let shapes = unit.shape().nodes();
+    fn new<'e>(unit: &Unit, size: u32, ends: impl Iterator<Item = (&'e (u32, u32), &'e Ends)>) -> Self {
+        let meetings = unit.meetings();
+        let shapes = unit.shape.nodes();
         let mut is_meeting = vec![false; shapes.len()];
         meetings.iter().for_each(|node| is_meeting[node.index()] = true);
         let ranks: Vec<Range<u32>> = shapes.iter().map(|shape| ranks_of(shape, size)).collect();
@@ -49,7 +77,7 @@ impl Executions {
         }
         let count = first[shapes.len()];
         let mut all = Self { first, ranks, behind: vec![Vec::new(); count], open: vec![0; count] };
-        for &Edge { source, target, .. } in unit.shape().edges() {
+        for &Edge { source, target, .. } in unit.shape.edges() {
             let shared = all.ranks[source.index()].start.max(all.ranks[target.index()].start)
                 ..all.ranks[source.index()].end.min(all.ranks[target.index()].end);
             for rank in shared {
@@ -89,25 +117,34 @@ impl Executions {
         (NodeId(node as u32), Some(rank).filter(|rank| self.ranks[node].contains(rank)))
     }
 
-    /// Removes what waits for nothing, until all is removed or a cycle is left.
-    fn check(mut self, unit: &Graph) -> Result<()> {
-        let mut ready: Vec<usize> = (0..).zip(&self.open).filter(|(_, open)| **open == 0).map(|(at, _)| at).collect();
-        while let Some(at) = ready.pop() {
+    /// Orders the executions, those of nodes that come first in the graph first. Returns the order of those
+    /// that communicate.
+    fn order(mut self, unit: &Unit) -> Result<Vec<Start>> {
+        let mut place = vec![0; unit.shape.nodes().len()];
+        unit.shape.topological_order().iter().zip(0_u32..).for_each(|(node, at)| place[node.index()] = at);
+        let entry = |all: &Self, at: usize| Reverse((place[all.of(at).0.index()], at));
+        let free = (0..).zip(&self.open).filter(|(_, open)| **open == 0);
+        let mut ready: BinaryHeap<Reverse<(u32, usize)>> = free.map(|(at, _)| entry(&self, at)).collect();
+        let mut order = Vec::new();
+        while let Some(Reverse((_, at))) = ready.pop() {
+            let (node, rank) = self.of(at);
+            let communicates = unit.shape.nodes()[node.index()].communication.is_some() || unit.inside.contains_key(&node);
+            order.extend(rank.filter(|_| communicates).map(|rank| (node, Some(rank))));
             for behind in std::mem::take(&mut self.behind[at]) {
                 self.open[behind] -= 1;
                 if self.open[behind] == 0 {
-                    ready.push(behind);
+                    ready.push(entry(&self, behind));
                 }
             }
         }
         match self.open.iter().position(|open| *open > 0) {
             Some(left) => Err(self.cycle(unit, left)),
-            None => Ok(()),
+            None => Ok(order),
         }
     }
 
     /// Returns the error for a cycle that `left` waits for.
-    fn cycle(&self, unit: &Graph, left: usize) -> crate::error::Error {
+    fn cycle(&self, unit: &Unit, left: usize) -> crate::error::Error {
         let before = |at: usize| (0..).zip(&self.behind).find(|(_, behind)| behind.contains(&at)).map(|(before, _)| before);
         let mut path = vec![left];
         // All that is left has something left before it, so the walk comes back to itself.
@@ -127,16 +164,4 @@ impl Executions {
         };
         Kind::Cycle { path: path.into_iter().map(|at| name(at).into()).collect() }.into()
     }
-}
-
-/// Returns the nodes that all ranks meet in: collectives, and loops and branches with communication inside.
-fn meetings(unit: &Graph) -> Vec<NodeId> {
-    let controls = unit.controls.iter().filter(|control| communication_in(unit, control).is_some());
-    let controls: HashSet<NodeId> = controls.map(|control| control.node).collect();
-    let is_collective = |node: NodeId| {
-        let communication = &unit.shape().nodes()[node.index()].communication;
-        communication.as_ref().is_some_and(|communication| communication.is_collective())
-    };
-    let order = unit.shape().topological_order().into_iter();
-    order.filter(|&node| is_collective(node) || controls.contains(&node)).collect()
 }

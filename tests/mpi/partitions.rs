@@ -17,7 +17,7 @@ fn random_graphs(ranks: u32, test: &str) {
             let policy = Balanced::default();
             let drawn = if seed % 2 == 0 { Drawn::new(seed, ranks) } else { Drawn::divided(seed, ranks, &policy) };
             let outputs =
-                block_on(drawn.run(&world, &exec)).unwrap_or_else(|error| panic!("{what}: {error:#}\n{}", drawn.text()));
+                block_on(drawn.run(&world, &exec, seed)).unwrap_or_else(|error| panic!("{what}: {error:#}\n{}", drawn.text()));
             drawn.check(world.rank(), outputs, &what);
         }
         // MPI keeps what was sent until it knows that it has been received.

@@ -72,11 +72,11 @@ fn a_peer_outside_of_the_world_is_an_error() {
 
 #[test]
 fn ranks_that_both_receive_before_they_send_are_an_error() {
-    // Seen to fail without `check_waits`.
-    insta::assert_snapshot!(mistake(2, |g, _| {
+    // Seen to fail without `Starts`.
+    insta::assert_snapshot!(mistake(2, |g, x| {
         let other = || Peer::table([Some(1), Some(0)]);
         let received = g.recv_from::<f64>("receive", other());
-        let next = g.task("next", &received, |x: &Option<f64>| x.unwrap_or(0.0));
+        let next = g.task("next", (&received, &x), |received: &Option<f64>, x: &f64| received.unwrap_or(*x));
         let sent = g.send_to("send", &next, other());
         g.output("out", &sent);
     }), @"the nodes 'next (rank 0)' -> 'send (rank 0)' -> 'receive (rank 1)' -> 'next (rank 1)' -> 'send (rank 1)' -> 'receive (rank 0)' -> 'next (rank 0)' wait for each other in a cycle: remove one of these edges");
@@ -100,7 +100,7 @@ fn a_wave_over_the_ranks_is_no_cycle() {
 
 #[test]
 fn a_message_that_waits_for_a_later_collective_is_an_error() {
-    // Seen to fail without `check_waits`.
+    // Seen to fail without `Starts`.
     // Rank 1 sends after the collective, and rank 0 starts the collective after it has received.
     insta::assert_snapshot!(mistake(2, |g, x| {
         let received = g.recv_from::<f64>("receive", Peer::table([Some(1)]));

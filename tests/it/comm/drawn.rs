@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use anabranch::comm::{Partition, Wire, World};
-use anabranch::graph::{Each, Peer, Ranks};
+use anabranch::graph::{Backend, Each, Peer, Ranks};
+use anabranch::policy::{CriticalPath, Policy, ReadySet, Single};
 use anabranch::scope::Max;
-use anabranch::{BoxError, Executor, Graph, Outputs, Result, Value, inputs, take};
+use anabranch::{BoxError, Executor, Graph, Outputs, Ranked, Result, Value, inputs, take};
 
 use crate::dice::Dice;
 
@@ -194,6 +195,9 @@ impl Drawn {
         if let Some(rank) = at {
             g.node(&value).rank(rank);
         }
+        if kind >= 5 && self.dice.below(2) == 0 {
+            g.node(&value).backend(Backend::Gpu).cost_us(1.0 + self.dice.below(9) as f64);
+        }
         let used: &[usize] = if kind < 2 { &[last] } else { &reads };
         for &read in used {
             self.made[read].is_read = true;
@@ -233,9 +237,12 @@ impl Drawn {
         shape.ids().zip(shape.nodes()).map(|(id, node)| format!("{} {:?}:{}\n", node.name, node.ranks, reads(id))).collect()
     }
 
-    /// Runs the graph on this rank.
-    pub(crate) async fn run(&self, world: &World, exec: &Executor) -> Result<Outputs> {
-        let plan = self.graph.compile_for(world)?;
+    /// Runs the graph on this rank, with a stream policy that each rank draws.
+    pub(crate) async fn run(&self, world: &World, exec: &Executor, seed: u64) -> Result<Outputs> {
+        let policies: [&dyn Policy; 5] =
+            [&Single, &Ranked::default(), &CriticalPath::default().streams(1), &CriticalPath::default().streams(2), &ReadySet];
+        let drawn = Dice::new(seed * 8 + u64::from(world.rank())).below(policies.len());
+        let plan = self.graph.compile_for_with(world, policies[drawn])?;
         plan.verify()?;
         exec.run(&plan, inputs! { "x" => GIVEN }).await
     }

@@ -23,7 +23,7 @@ fn check_all(draw: impl Fn(u64, u32) -> Drawn) {
                 async move {
                     let drawn = draw(seed, ranks);
                     let exec = Executor::sim(seed * 10 + u64::from(world.rank()));
-                    let ended = drawn.run(&world, &exec).await;
+                    let ended = drawn.run(&world, &exec, seed).await;
                     let outputs = ended.unwrap_or_else(|error| panic!("{what}: {error:#}\n{}", drawn.text()));
                     drawn.check(world.rank(), outputs, what);
                 }
