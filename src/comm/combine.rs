@@ -117,7 +117,7 @@ fn spec_of(
     exchange: Exchange,
     combine: impl Fn(Place, &[Shared]) -> Result<Made, BoxError> + Send + Sync + 'static,
 ) -> Spec {
-    let communication = Communication { exchange, of: form.of, operator: None };
+    let communication = Communication { exchange, of: form.of.into(), operator: None };
     let combine = Box::new(combine);
     let finish = |made: Option<Made>| made.expect("the transport makes a value");
     Spec {
@@ -135,7 +135,7 @@ fn spec_of(
 
 /// Notes the elements and the operator of a reduction.
 fn with_operator<T, O>(mut spec: Spec) -> Spec {
-    spec.communication.operator = Some(type_name::<O>());
+    spec.communication.operator = Some(type_name::<O>().into());
     Spec { element: size_of::<T>().max(1), ..spec }
 }
 

@@ -314,7 +314,7 @@ impl Drop for Expected {
 
 /// Checks that a receive has the type of its letter: flows are not compared before they run.
 fn check_type(letter: &Op, receive: &Op) -> Result<(), BoxError> {
-    let (sent, received) = (letter.spec.communication.of, receive.spec.communication.of);
+    let (sent, received) = (&letter.spec.communication.of, &receive.spec.communication.of);
     if sent == received {
         return Ok(());
     }

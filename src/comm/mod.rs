@@ -37,7 +37,7 @@ mod turns;
 mod wire;
 mod world;
 
-pub use crate::ranks::{Balanced, Block, Blocks, Partition};
+pub use crate::ranks::{Balanced, Block, Blocks, Partition, RankSchedules};
 #[cfg(test)]
 pub(crate) use detached::detach;
 pub use elements::Elements;

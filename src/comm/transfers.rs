@@ -7,7 +7,6 @@
 //! ```
 
 use std::any::TypeId;
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::combine::{broadcast_of, nothing, receive_of, send_of};
@@ -16,10 +15,10 @@ use super::perform::{agree, perform};
 use super::run_comm::RunComm;
 use super::wire::{Form, Wire};
 use crate::error::{Kind, Result};
-use crate::graph::{Edge, EdgeKind, Graph, Job, JobFuture, NodeId, Peer, Ranks, Shared, SharedContext};
+use crate::graph::{Edge, Exchange, Graph, Job, JobFuture, NodeId, Ranks, Shared, SharedContext};
 use crate::name::Name;
 use crate::plan::Elsewhere;
-use crate::ranks::{Reach, Transfer, Transfers, Unit};
+use crate::ranks::{Added, Reach, Transfer, Transfers, Unit};
 
 impl Graph {
     /// Says that values of type `T` may cross from rank to rank, where [`NodeMut::rank`] lets a node read one
@@ -64,11 +63,11 @@ impl Spread {
     /// If how a value crosses is not known.
     pub(super) fn new(graph: &Graph, unit: &Unit, place: Place) -> Result<Self> {
         let transfers = Transfers::of(graph.shape());
-        let names = graph.shape().nodes().iter().map(|node| node.name.clone()).collect();
-        let mut adding = Adding { graph: graph.copy(), place, names, is_by_messages: !unit.inside.is_empty() };
+        let mut adding = Adding { graph: graph.copy(), place, sends: Vec::new() };
         let mut arrivals = Vec::with_capacity(transfers.all.len());
-        for transfer in &transfers.all {
-            arrivals.push((*transfer, adding.add(transfer)?));
+        for added in transfers.added(graph.shape(), place.size, !unit.inside.is_empty()) {
+            let transfer = transfers.all[added.transfer];
+            arrivals.extend(adding.add(&added, &transfer)?.map(|node| (transfer, node)));
         }
         // Behind all of them: a transfer asks for the node that takes its value.
         for Transfer { source, output, from, .. } in transfers.all.iter().copied() {
@@ -91,7 +90,7 @@ impl Spread {
             keeps.for_each(|(_, value)| *value = to);
         }
         for (edge, source) in self.graph.shape_mut().edges_mut().iter_mut().zip(sources) {
-            source.iter().for_each(|source| read_from(edge, *source, 0));
+            source.iter().for_each(|source| *edge = edge.from_value(*source, 0));
         }
     }
 
@@ -110,7 +109,7 @@ impl Spread {
         let instead = |node: NodeId| own.binary_search_by_key(&node, |(_, node)| *node).ok().map(|at| own[at].0);
         for edge in self.graph.shape_mut().edges_mut() {
             if let Some(transfer) = instead(edge.source) {
-                read_from(edge, transfer.source, transfer.output.unwrap_or(0));
+                *edge = edge.from_value(transfer.source, transfer.output.unwrap_or(0));
             }
         }
         let shape = self.graph.shape();
@@ -163,42 +162,27 @@ impl Job for Agree {
     }
 }
 
-fn read_from(edge: &mut Edge, source: NodeId, read: u32) {
-    edge.source = source;
-    if let EdgeKind::Data { output, .. } = &mut edge.kind {
-        *output = read;
-    }
-}
-
 struct Adding {
     graph: Graph,
     place: Place,
-    names: HashSet<Name>,
-    /// Whether values go to all ranks as messages. A broadcast would need a place among the loops and
-    /// branches that communicate.
-    is_by_messages: bool,
+    /// The sends of the transfer whose receive is not added yet.
+    sends: Vec<NodeId>,
 }
 
 impl Adding {
-    /// Adds the nodes of a transfer. Returns the one at which the value arrives.
-    fn add(&mut self, transfer: &Transfer) -> Result<NodeId> {
+    /// Adds a node of a transfer. Returns it, if the value arrives there.
+    fn add(&mut self, added: &Added, transfer: &Transfer) -> Result<Option<NodeId>> {
         let form = self.form(transfer)?;
-        let from = transfer.from;
-        let arrival = match transfer.to {
-            Reach::One(to) => {
-                let send = self.send(transfer, form, to);
-                let name = self.name(transfer, &format!("from rank {from}"));
-                self.arrive(name, transfer, receive_of(form, from.into()), (Ranks::One(to), &[send]))
+        let (ranks, exchange) = added.exchange(transfer);
+        Ok(match exchange {
+            Exchange::SendTo { to } => {
+                let send = self.send(transfer, &added.name, send_of(form, to));
+                self.sends.push(send);
+                None
             }
-            Reach::Others if self.is_by_messages => {
-                let others = (0..self.place.size).filter(|to| *to != from);
-                let sends: Vec<NodeId> = others.map(|to| self.send(transfer, form, to)).collect();
-                let name = self.name(transfer, &format!("from rank {from}"));
-                self.arrive(name, transfer, receive_of(form, Peer::beyond(from)), (Ranks::Same, &sends))
-            }
-            Reach::Others => self.broadcast(transfer, form),
-        };
-        Ok(arrival)
+            Exchange::RecvFrom { from } => Some(self.arrive(transfer, &added.name, receive_of(form, from), ranks)),
+            _ => Some(self.broadcast(transfer, &added.name, broadcast_of(form, transfer.from))),
+        })
     }
 
     fn form(&self, transfer: &Transfer) -> Result<Form> {
@@ -219,9 +203,7 @@ impl Adding {
         })
     }
 
-    fn send(&mut self, transfer: &Transfer, form: Form, to: u32) -> NodeId {
-        let name = self.name(transfer, &format!("to rank {to}"));
-        let spec = Arc::new(send_of(form, to.into()));
+    fn send(&mut self, transfer: &Transfer, name: &Name, spec: Spec) -> NodeId {
         let is_here = self.place.rank == transfer.from;
         let value = self.value(transfer);
         let mut job = self.graph.job(name.clone());
@@ -232,28 +214,27 @@ impl Adding {
         }
         _ = job.make::<()>();
         let node = job.node();
-        job.end(Box::new(Carry { name, spec, makes: true }));
+        job.end(Box::new(Carry { name: name.clone(), spec: Arc::new(spec), makes: true }));
         node
     }
 
     /// Adds the node at which a value arrives as a message.
-    fn arrive(&mut self, name: Name, transfer: &Transfer, spec: Spec, (ranks, sends): (Ranks, &[NodeId])) -> NodeId {
-        let (spec, value, taker) = (Arc::new(spec), self.value(transfer), self.taker(transfer));
+    fn arrive(&mut self, transfer: &Transfer, name: &Name, spec: Spec, ranks: Ranks) -> NodeId {
+        let (value, taker, sends) = (self.value(transfer), self.taker(transfer), std::mem::take(&mut self.sends));
         let mut job = self.graph.job(name.clone());
         job.transfer(spec.communication.clone(), ranks);
-        sends.iter().for_each(|&send| job.after(send));
+        sends.into_iter().for_each(|send| job.after(send));
         match value {
             Some(value) => job.make_again(value, taker, true),
             None => _ = job.make::<()>(),
         }
         let node = job.node();
-        job.end(Box::new(Carry { name, spec, makes: true }));
+        job.end(Box::new(Carry { name: name.clone(), spec: Arc::new(spec), makes: true }));
         node
     }
 
-    fn broadcast(&mut self, transfer: &Transfer, form: Form) -> NodeId {
-        let name = self.name(transfer, "to all ranks");
-        let (spec, value, taker) = (Arc::new(broadcast_of(form, transfer.from)), self.value(transfer), self.taker(transfer));
+    fn broadcast(&mut self, transfer: &Transfer, name: &Name, spec: Spec) -> NodeId {
+        let (value, taker) = (self.value(transfer), self.taker(transfer));
         let is_root = self.place.rank == transfer.from;
         let mut job = self.graph.job(name.clone());
         job.transfer(spec.communication.clone(), Ranks::Same);
@@ -268,7 +249,7 @@ impl Adding {
             }
         }
         let (node, makes) = (job.node(), !is_root || value.is_none());
-        job.end(Box::new(Carry { name, spec, makes }));
+        job.end(Box::new(Carry { name: name.clone(), spec: Arc::new(spec), makes }));
         node
     }
 
@@ -285,19 +266,6 @@ impl Adding {
             Reach::One(to) => (at == Some(to)).then_some(taker),
             Reach::Others => (at != Some(transfer.from)).then_some(taker),
         }
-    }
-
-    /// Returns a name that no node has.
-    fn name(&mut self, transfer: &Transfer, whither: &str) -> Name {
-        let source = &self.graph.shape().nodes()[transfer.source.index()].name;
-        let mut name = match transfer.output {
-            None | Some(0) => format!("{source} {whither}"),
-            Some(output) => format!("{source} {output} {whither}"),
-        };
-        while !self.names.insert(name.clone().into()) {
-            name.push('\'');
-        }
-        name.into()
     }
 }
 

@@ -9,10 +9,8 @@ use super::op::Place;
 use super::steps::Steps;
 use super::turns::{Turn, Turns};
 use crate::error::{Error, Kind, Result, WorldFault};
+use crate::ranks::check_count;
 use crate::sync::{AtomicU64, Ordering};
-
-/// The most ranks of a local world.
-const RANKS_MAX: u32 = 1 << 16;
 
 /// A world of ranks, as one of its ranks has it: programs that run at the same time, and exchange values.
 ///
@@ -76,10 +74,7 @@ impl World {
     /// # Errors
     /// If `ranks` is 0, or more than 65,536.
     pub fn local(ranks: u32) -> Result<Vec<Self>> {
-        if !(1..=RANKS_MAX).contains(&ranks) {
-            let (what, got, limit) = ("the number of ranks, at least 1,".into(), ranks as usize, RANKS_MAX as usize);
-            return Err(Kind::Limit { what, got, limit }.into());
-        }
+        check_count(ranks)?;
         Ok(Hall::open(ranks).into_iter().map(|engine| Self::of(Box::new(engine))).collect())
     }
 

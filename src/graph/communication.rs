@@ -48,9 +48,9 @@ pub struct Communication {
     /// The exchange.
     pub exchange: Exchange,
     /// The name of the type of the value that a rank gives.
-    pub of: &'static str,
+    pub of: Name,
     /// The name of the type of the operator, if there is one: two operators may have the same name.
-    pub(crate) operator: Option<&'static str>,
+    pub(crate) operator: Option<Name>,
 }
 
 /// An exchange between ranks. The words are those of MPI and NCCL.
@@ -110,10 +110,10 @@ pub enum Exchange {
 /// assert_eq!(Peer::table([Some(1), None]).of(0, 2), Some(1));
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Peer(Peers);
+pub struct Peer(pub(super) Peers);
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-enum Peers {
+pub(super) enum Peers {
     One(u32),
     Shift {
         by: i64,
@@ -183,6 +183,14 @@ impl From<u32> for Peer {
 }
 
 impl Communication {
+    /// Returns a communication of values of any type, for shapes.
+    pub fn new(exchange: Exchange) -> Self {
+        Self { exchange, of: Self::ANY.into(), operator: None }
+    }
+
+    /// The name of the type of values in shapes.
+    pub(super) const ANY: &str = "values";
+
     /// Returns whether all ranks take part.
     pub fn is_collective(&self) -> bool {
         !matches!(self.exchange, Exchange::SendTo { .. } | Exchange::RecvFrom { .. })

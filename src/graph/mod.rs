@@ -38,7 +38,9 @@ mod section;
 mod select;
 mod shape;
 mod source;
+mod starts;
 mod states;
+mod takes;
 mod values;
 
 pub use crate::value::args::{Data, Each, FutureFn, KernelFn, OneRead, Reads, TaskFn};

@@ -1,7 +1,6 @@
 //! A graph without its closures, for policies, plans and pictures. Nodes and edges keep the order in which
 //! they were added, because ties are broken by it.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::communication::{Communication, Ranks};
@@ -161,6 +160,22 @@ impl Edge {
     pub(crate) fn is_data(&self) -> bool {
         matches!(self.kind, EdgeKind::Data { .. })
     }
+
+    /// Returns the same edge from another node: it reads this value of it, if it reads one.
+    pub(crate) fn from_value(mut self, source: NodeId, value: u32) -> Self {
+        self.source = source;
+        if let EdgeKind::Data { output, .. } = &mut self.kind {
+            *output = value;
+        }
+        self
+    }
+}
+
+impl EdgeKind {
+    /// Returns the read of an output, in the memory where the source leaves it.
+    pub(crate) fn data(output: u32) -> Self {
+        Self::Data { output, memory: None, metadata: false }
+    }
 }
 
 /// One node, for policies.
@@ -204,9 +219,9 @@ pub struct NodeShape {
     pub phase: Option<u32>,
     /// Its inner graphs, if it is a loop or a branch.
     pub control: Option<Arc<Control>>,
-    /// The expected size of its value in bytes, if it is set. Graphs in JSON have none.
+    /// The expected size of its value in bytes, if it is set.
     pub bytes: Option<u64>,
-    /// The ranks on which it runs, if they are set. Graphs in JSON have none.
+    /// The ranks on which it runs, if they are set.
     pub ranks: Option<Ranks>,
     /// What it exchanges between ranks, if it does.
     pub communication: Option<Arc<Communication>>,
@@ -243,7 +258,7 @@ pub struct Shape {
     /// None if no outputs were declared.
     outputs: Option<Vec<(NodeId, u32)>>,
     /// The nodes that start to communicate in this order, if other ranks depend on it.
-    starts: Vec<NodeId>,
+    pub(super) starts: Vec<NodeId>,
 }
 
 /// A read, by a node of an inner graph, of a state of the loop or branch around.
@@ -315,7 +330,7 @@ impl Shape {
     /// Adds an edge: `target` reads an output of `source`, in the memory where the source's backend leaves
     /// it.
     pub fn read(&mut self, source: NodeId, output: u32, target: NodeId) {
-        self.edge(Edge::new(source, target, EdgeKind::Data { output, memory: None, metadata: false }));
+        self.edge(Edge::new(source, target, EdgeKind::data(output)));
     }
 
     /// Adds an order-only edge.
@@ -439,44 +454,6 @@ impl Shape {
     /// Returns whether outputs were declared.
     pub(super) fn has_outputs(&self) -> bool {
         self.outputs.is_some()
-    }
-
-    /// Returns the orders that make each taker the last reader: the reader, the taker, and the first value
-    /// that both read.
-    pub(super) fn take_orders(&self) -> Vec<(NodeId, NodeId, Link)> {
-        if self.takes.is_empty() {
-            return Vec::new();
-        }
-        let reads = self.reads();
-        let known = |link: Link| match link {
-            Link::Edge(Edge { source, kind: EdgeKind::Data { output, .. }, .. }) => (Some(source), output),
-            Link::Edge(Edge { source, .. }) => (Some(source), 0),
-            Link::State { state, .. } => (None, state),
-        };
-        let taken =
-            self.takes.iter().filter_map(|&(taker, input)| Some((taker, *reads.get(taker.index())?.get(input as usize)?)));
-        let taken: HashMap<(Option<NodeId>, u32), NodeId> = taken.map(|(taker, link)| (known(link), taker)).collect();
-        let ordered = self.edges.iter().filter(|edge| !edge.is_data()).map(|edge| (edge.source, edge.target));
-        let mut ordered: HashSet<(NodeId, NodeId)> = ordered.collect();
-        let mut orders = Vec::new();
-        for (reader, &link) in self.ids().zip(&reads).flat_map(|(reader, links)| links.iter().map(move |link| (reader, link))) {
-            let Some(&taker) = taken.get(&known(link)) else { continue };
-            if taker != reader && ordered.insert((reader, taker)) {
-                orders.push((reader, taker, link));
-            }
-        }
-        orders
-    }
-
-    /// Sets the order in which nodes start to communicate. No stream has what leads to one of them behind what
-    /// follows a later one.
-    pub(crate) fn set_starts(&mut self, starts: Vec<NodeId>) {
-        self.starts = starts;
-    }
-
-    /// Returns the nodes that start to communicate in this order.
-    pub(crate) fn starts(&self) -> &[NodeId] {
-        &self.starts
     }
 
     /// Returns all node ids, in order.

@@ -105,7 +105,7 @@ impl OfRank {
     fn order(&self, graph: &Graph, shape: &mut Arc<Shape>) {
         let place = |node: NodeId| Some((*self.starts.get(&graph.full_name(node))?, node));
         let mut starts: Vec<(usize, NodeId)> = shape.ids().filter_map(place).collect();
-        if starts.len() > 1 {
+        if !starts.is_empty() {
             starts.sort_unstable();
             Arc::make_mut(shape).set_starts(starts.into_iter().map(|(_, node)| node).collect());
         }

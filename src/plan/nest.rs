@@ -65,16 +65,40 @@ impl Shape {
     /// gives no valid answer: it left a `gpu` or `mixed` node without a stream, used a label above 2³⁰,
     /// refused, or panicked.
     pub fn schedule_with(&self, policy: &dyn Policy) -> Result<Schedule> {
+        let (shape, inner) = self.checked_shapes()?;
+        Schedule::with_inner(shape, inner, policy, None)
+    }
+
+    /// Compiles the shape as [`Shape::schedule_with`] does, with the orders in which nodes start to
+    /// communicate. `starts` returns that of an inner graph, by its path.
+    pub(crate) fn schedule_in_order(&self, policy: &dyn Policy, starts: impl Fn(&str) -> Vec<NodeId>) -> Result<Schedule> {
+        let (shape, mut inner) = self.checked_shapes()?;
+        for at in 0..inner.len() {
+            let starts = starts(&path(at, &shape, |at| inner[at].map(Arc::clone)));
+            if !starts.is_empty() {
+                Arc::make_mut(&mut inner[at].graph).set_starts(starts);
+            }
+        }
+        Schedule::with_inner(shape, inner, policy, None)
+    }
+
+    /// Returns all inner graphs, at any depth. Each comes after the graph around it.
+    pub(crate) fn nested(&self) -> Vec<Nested<Arc<Shape>>> {
+        nested(Arc::new(self.clone()), |shape| shape.inner())
+    }
+
+    /// Checks the shape, and the shapes of all inner graphs. Returns them with the orders that make each
+    /// taker the last reader.
+    pub(crate) fn checked_shapes(&self) -> Result<(Arc<Shape>, Vec<Nested<Arc<Shape>>>)> {
         check(self)?;
-        let shape = Arc::new(self.clone());
-        let mut inner = nested(shape.clone(), |shape| shape.inner());
-        let shape = take_last(&shape)?;
+        let shape = take_last(&Arc::new(self.clone()))?;
+        let mut inner = self.nested();
         for at in 0..inner.len() {
             let graph = &inner[at].graph;
             let checked = check(graph).and_then(|()| take_last(graph)).map_err(|fault| within(&shape, &inner, at, fault))?;
             inner[at].graph = checked;
         }
-        Schedule::with_inner(shape, inner, policy, None)
+        Ok((shape, inner))
     }
 }
 

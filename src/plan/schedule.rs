@@ -109,7 +109,7 @@ impl Schedule {
         if shape.edges().len() > EDGES_MAX {
             return Err(Kind::Limit { what: "the number of edges".into(), got: shape.edges().len(), limit: EDGES_MAX }.into());
         }
-        let ordered = in_order_of_starts(&shape);
+        let ordered = shape.in_order_of_starts();
         let (policy, mut assignment) = ask(policy, ordered.as_ref().unwrap_or(&shape))?;
         let remark = assignment.take_remark();
         let links = Links::new(&shape);
@@ -276,17 +276,6 @@ impl Schedule {
     pub fn waits(&self) -> usize {
         self.waits.items().len()
     }
-}
-
-/// Returns a shape for policies, in which a node that communicates comes after those that start before it.
-/// Then the issue order has the nodes that lead to an earlier one before those that follow a later one, and
-/// so has each stream. The schedule has no such wait: a node starts when it is ready and its turn has come.
-/// None if there is nothing to order.
-fn in_order_of_starts(shape: &Shape) -> Option<Shape> {
-    let pairs = shape.starts().windows(2);
-    let mut ordered = (pairs.len() > 0).then(|| shape.clone())?;
-    pairs.for_each(|pair| ordered.order(pair[0], pair[1]));
-    Some(ordered)
 }
 
 /// The duration of a loop or a branch.

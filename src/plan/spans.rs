@@ -105,7 +105,8 @@ impl Schedule {
         self.dearest_path_us(|node| self.controls_us.get(&node).map_or_else(|| self.cost_us(node), |takes| takes.path_us))
     }
 
-    fn takes_us(&self, node: NodeId) -> f64 {
+    /// Returns the duration of a node in these spans, in microseconds.
+    pub(crate) fn takes_us(&self, node: NodeId) -> f64 {
         self.controls_us.get(&node).map_or_else(|| self.cost_us(node), |takes| takes.spans_us)
     }
 

@@ -8,8 +8,11 @@ use crate::draw::counted;
 
 /// Rows are wrapped before this column.
 const WIDTH: usize = 110;
+/// The label of the nodes that communicate.
+const STARTS: &str = "exchange";
 
-/// Prints a header, then the program of each stream as a row. Each inner graph follows in the same form, by
+/// Prints a header, then the program of each stream as a row. A graph that communicates with other ranks has a
+/// row with its exchanges, in the order in which they start. Each inner graph follows in the same form, by
 /// its path.
 ///
 /// A point prints as `stream@record`. O(steps).
@@ -42,16 +45,31 @@ fn table(schedule: &Schedule, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let (nodes, streams) = (counted(schedule.order().len(), "node"), schedule.streams_text());
     let (records, waits) = (counted(schedule.records(), "record"), counted(schedule.waits(), "wait"));
     writeln!(f, "{nodes}, {streams}, {records}, {waits}")?;
-    let label_width = (0..schedule.streams()).map(|stream| schedule.stream_name(stream).len()).max().unwrap_or(0);
-    (0..schedule.streams()).try_for_each(|stream| row(schedule, stream, label_width, f))
+    let names: Vec<String> = (0..schedule.streams()).map(|stream| schedule.stream_name(stream)).collect();
+    let label_width =
+        names.iter().map(String::len).max().unwrap_or(0).max(if schedule.shape().starts().is_empty() { 0 } else { STARTS.len() });
+    for (stream, name) in (0..).zip(&names) {
+        let texts = schedule.steps(stream).iter().filter_map(|step| step_text(schedule, *step));
+        row(name, label_width, texts, f)?;
+    }
+    if schedule.shape().starts().is_empty() { Ok(()) } else { row(STARTS, label_width, starts(schedule), f) }
 }
 
-fn row(schedule: &Schedule, stream: u32, label_width: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    write!(f, "{:label_width$}", schedule.stream_name(stream))?;
+/// Returns the nodes that communicate, in the order in which they start.
+fn starts(schedule: &Schedule) -> impl Iterator<Item = String> {
+    schedule.shape().starts().iter().map(|&node| {
+        let shape = &schedule.shape().nodes()[node.index()];
+        let name = printable(&shape.name);
+        shape.communication.as_ref().map_or_else(|| format!("{name}: inside"), |communication| format!("{name}: {communication}"))
+    })
+}
+
+/// Prints texts with a label before them, wrapped.
+fn row(label: &str, label_width: usize, texts: impl Iterator<Item = String>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    write!(f, "{label:label_width$}")?;
     let margin = label_width + 3;
     let (mut column, mut gap) = (margin, "   ");
-    for step in schedule.steps(stream) {
-        let Some(text) = step_text(schedule, *step) else { continue };
+    for text in texts {
         let width = text.chars().count();
         if column > margin && column + " · ".len() + width > WIDTH {
             write!(f, "\n{:margin$}{text}", "")?;

@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::units::communication_in;
+use super::units::Unit;
 use crate::error::{Error, Kind, Result};
-use crate::graph::{Graph, NodeId, Ranks};
+use crate::graph::{Edge, EdgeKind, Graph, NodeId, Ranks, Shape, check};
 
 /// Chooses a rank for each block of a graph's nodes. [`Graph::partition`](crate::Graph::partition) takes one.
 pub trait Partition {
@@ -70,13 +70,12 @@ impl Blocks {
 const LINK_BYTES_MIN: f64 = 64.0;
 
 impl Blocks {
-    pub(super) fn new(graph: &Graph) -> Self {
-        let shape = graph.shape();
-        let mut merged = Merged::new(graph);
-        for edge in shape.edges().iter().filter(|edge| edge.is_data()) {
-            if graph.values[graph.value_of(edge) as usize].taker.is_some() {
-                merged.join(edge.source, edge.target);
-            }
+    /// `is_taken` says whether some node takes the value that an edge reads. `size` is the size of its type.
+    fn new(unit: &Unit, is_taken: impl Fn(&Edge) -> bool, size: impl Fn(&Edge) -> u32) -> Self {
+        let shape = &*unit.shape;
+        let mut merged = Merged::new(unit);
+        for edge in shape.edges().iter().filter(|edge| edge.is_data() && is_taken(edge)) {
+            merged.join(edge.source, edge.target);
         }
         let mut all = Self { blocks: Vec::new(), of: vec![None; shape.nodes().len()] };
         let mut numbers = HashMap::new();
@@ -89,25 +88,24 @@ impl Blocks {
             all.blocks[number as usize].cost_us += shape.nodes()[node.index()].cost_us;
             all.of[node.index()] = Some(number);
         }
-        all.link(graph);
+        all.link(shape, size);
         all
     }
 
     /// Adds the links. A value that several nodes of a block read goes there once.
-    fn link(&mut self, graph: &Graph) {
-        let shape = graph.shape();
+    fn link(&mut self, shape: &Shape, size: impl Fn(&Edge) -> u32) {
         let mut bytes: BTreeMap<(u32, u32), f64> = BTreeMap::new();
         let mut seen = HashSet::new();
         for edge in shape.edges() {
             let ends = [edge.source, edge.target].map(|node| self.of[node.index()]);
             let [Some(from), Some(to)] = ends else { continue };
-            let value = edge.is_data().then(|| graph.value_of(edge));
+            let value = if let EdgeKind::Data { output, .. } = edge.kind { Some(output) } else { None };
             if from == to || !seen.insert((edge.source, value, to)) {
                 continue;
             }
-            let size = value.map_or(0.0, |value| {
+            let size = value.map_or(0.0, |_| {
                 let set = shape.nodes()[edge.source.index()].bytes.map(|bytes| bytes as f64);
-                set.unwrap_or(f64::from(graph.values[value as usize].of.size))
+                set.unwrap_or(f64::from(size(edge)))
             });
             *bytes.entry((from, to)).or_default() += size.max(LINK_BYTES_MIN);
             *bytes.entry((to, from)).or_default() += size.max(LINK_BYTES_MIN);
@@ -125,19 +123,13 @@ struct Merged {
 }
 
 impl Merged {
-    fn new(graph: &Graph) -> Self {
-        let on_all: HashSet<NodeId> = graph
-            .controls
-            .iter()
-            .filter(|control| communication_in(graph, control).is_some())
-            .map(|control| control.node)
-            .collect();
-        let nodes = graph.shape().ids().zip(graph.shape().nodes());
+    fn new(unit: &Unit) -> Self {
+        let nodes = unit.shape.ids().zip(unit.shape.nodes());
         let above = nodes.map(|(node, shape)| {
-            let is_free = shape.ranks.is_none() && shape.communication.is_none() && !on_all.contains(&node);
+            let is_free = shape.ranks.is_none() && shape.communication.is_none() && !unit.inside.contains_key(&node);
             (is_free || Ranks::one(shape.ranks).is_some()).then_some(node)
         });
-        let rank = graph.shape().nodes().iter().map(|shape| Ranks::one(shape.ranks));
+        let rank = unit.shape.nodes().iter().map(|shape| Ranks::one(shape.ranks));
         Self { above: above.collect(), rank: rank.collect() }
     }
 
@@ -198,22 +190,46 @@ impl Graph {
         if let Some(fault) = self.fault() {
             return Err(fault);
         }
+        let unit = Unit::outermost(self.shape());
+        let value = |edge: &Edge| &self.values[self.value_of(edge) as usize];
+        let blocks = Blocks::new(&unit, |edge| value(edge).taker.is_some(), |edge| value(edge).of.size);
+        blocks.place(self.shape_mut(), policy, ranks)
+    }
+}
+
+impl Shape {
+    /// Sets the ranks of nodes that have none, by a policy; see [`Graph::partition`].
+    ///
+    /// # Errors
+    /// If the shape is not valid; a policy without a valid answer; no ranks.
+    pub fn partition(&mut self, policy: &dyn Partition, ranks: u32) -> Result<()> {
+        check(self)?;
+        let unit = Unit::outermost(self);
+        let taken: HashSet<(NodeId, u32)> = self.taken_values().collect();
+        let is_taken = |edge: &Edge| matches!(edge.kind, EdgeKind::Data { output, .. } if taken.contains(&(edge.source, output)));
+        let blocks = Blocks::new(&unit, is_taken, |_| 0);
+        blocks.place(self, policy, ranks)
+    }
+}
+
+impl Blocks {
+    /// Sets the ranks of nodes that have none.
+    fn place(&self, shape: &mut Shape, policy: &dyn Partition, ranks: u32) -> Result<()> {
         if ranks == 0 {
             return Err(policy.refuse("has no ranks to choose from: give one or more"));
         }
-        let blocks = Blocks::new(self);
-        let chosen = policy.partition(&blocks, ranks)?;
-        if chosen.len() != blocks.blocks.len() {
-            let fault = format!("gives {} ranks for {} blocks: give one for each", chosen.len(), blocks.blocks.len());
+        let chosen = policy.partition(self, ranks)?;
+        if chosen.len() != self.blocks.len() {
+            let fault = format!("gives {} ranks for {} blocks: give one for each", chosen.len(), self.blocks.len());
             return Err(policy.refuse(&fault));
         }
         if let Some(rank) = chosen.iter().find(|rank| **rank >= ranks) {
             return Err(policy.refuse(&format!("gives rank {rank}, but there are {ranks}: give one below that")));
         }
-        let nodes = self.shape_mut().nodes_mut().iter_mut().zip(&blocks.of);
+        let nodes = shape.nodes_mut().iter_mut().zip(&self.of);
         for (node, block) in nodes.filter(|(node, _)| node.ranks.is_none()) {
             let block = block.map(|block| block as usize);
-            node.ranks = block.map(|block| Ranks::One(blocks.blocks[block].rank.unwrap_or(chosen[block])));
+            node.ranks = block.map(|block| Ranks::One(self.blocks[block].rank.unwrap_or(chosen[block])));
         }
         Ok(())
     }

@@ -9,18 +9,24 @@
 
 mod balanced;
 mod blocks;
+mod joined;
 mod order;
 mod pairs;
 mod same;
+mod schedules;
 mod split;
 mod units;
 mod waits;
+mod whole;
 
 pub use balanced::Balanced;
 pub use blocks::{Block, Blocks, Partition};
+pub(crate) use joined::{Exchanged, Joined, On, What};
 pub(crate) use order::{Order, Place};
 pub(crate) use pairs::check_pairs;
 pub(crate) use same::check_same;
-pub(crate) use split::{Reach, Transfer, Transfers, check_places};
+pub use schedules::RankSchedules;
+pub(crate) use schedules::check_count;
+pub(crate) use split::{Added, Reach, Transfer, Transfers, check_places};
 pub(crate) use units::Unit;
 pub(crate) use waits::Starts;

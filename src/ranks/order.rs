@@ -88,7 +88,7 @@ impl Order {
             // Edges without a value change the order, too.
             edges.into.of(node).hash(&mut hasher);
             let communication = shape.communication.as_ref();
-            communication.map(|is| (&is.exchange, is.of, is.operator)).hash(&mut hasher);
+            communication.map(|is| (&is.exchange, &is.of, &is.operator)).hash(&mut hasher);
             if let Some(control) = unit.controls.iter().find(|control| control.node == node) {
                 hash_control(control, &mut hasher);
             }

@@ -80,7 +80,7 @@ pub(crate) fn check_pairs(units: &[Unit], size: u32) -> Result<()> {
                 return Err(Kind::Body { node: unit.full_name(receive), fault }.into());
             }
             for (&send, &receive) in sends.iter().zip(&receives) {
-                let of = |node: NodeId| unit.shape.nodes()[node.index()].communication.as_ref().map(|is| is.of);
+                let of = |node: NodeId| unit.shape.nodes()[node.index()].communication.as_ref().map(|is| &is.of);
                 if let (Some(sent), Some(received)) = (of(send), of(receive))
                     && sent != received
                 {

@@ -1,11 +1,12 @@
 //! What crosses from rank to rank when each node runs where the graph says: the transfers that a graph needs
 //! in addition.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::units::Unit;
 use crate::error::{Kind, Result};
-use crate::graph::{Edge, EdgeKind, NodeId, Ranks, Shape};
+use crate::graph::{Edge, EdgeKind, Exchange, NodeId, Peer, Ranks, Shape};
+use crate::name::Name;
 
 /// A transfer: what a node of one rank has made goes to other ranks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,6 +63,79 @@ impl Transfers {
             self.all[start..].iter().position(serves).map(|at| (start + at) as u32)
         })
     }
+}
+
+/// A node that a graph gets for a transfer.
+pub(crate) struct Added {
+    /// The number of the transfer.
+    pub(crate) transfer: usize,
+    pub(crate) name: Name,
+    pub(crate) end: End,
+}
+
+/// What the node of a transfer does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum End {
+    /// Sends the value to a rank.
+    Send(u32),
+    /// Receives it, on the ranks that the transfer goes to.
+    Receive,
+    /// Brings it to all ranks.
+    Broadcast,
+}
+
+impl Added {
+    /// Returns the ranks of the node, and what it exchanges.
+    pub(crate) fn exchange(&self, transfer: &Transfer) -> (Ranks, Exchange) {
+        let from = transfer.from;
+        match (self.end, transfer.to) {
+            (End::Send(to), _) => (Ranks::One(from), Exchange::SendTo { to: Peer::rank(to) }),
+            (End::Receive, Reach::One(to)) => (Ranks::One(to), Exchange::RecvFrom { from: Peer::rank(from) }),
+            (End::Receive, Reach::Others) => (Ranks::Same, Exchange::RecvFrom { from: Peer::beyond(from) }),
+            (End::Broadcast, _) => (Ranks::Same, Exchange::Broadcast { root: from }),
+        }
+    }
+}
+
+impl Transfers {
+    /// Returns the nodes that the transfers need, in the order in which they are added to the graph: the
+    /// sends of a transfer before its receive. A value goes to all other ranks by messages, if a broadcast
+    /// would need a place among loops and branches that communicate (`is_by_messages`).
+    pub(crate) fn added(&self, shape: &Shape, size: u32, is_by_messages: bool) -> Vec<Added> {
+        let mut names: HashSet<Name> = shape.nodes().iter().map(|node| node.name.clone()).collect();
+        let mut added = Vec::with_capacity(2 * self.all.len());
+        for (transfer, at) in self.all.iter().zip(0..) {
+            let mut add = |end, whither: String| {
+                let name = new_name(shape, transfer, &whither, &mut names);
+                added.push(Added { transfer: at, name, end });
+            };
+            let from = transfer.from;
+            let sends = match transfer.to {
+                Reach::One(to) => to..to + 1,
+                Reach::Others if is_by_messages => 0..size,
+                Reach::Others => {
+                    add(End::Broadcast, "to all ranks".into());
+                    continue;
+                }
+            };
+            sends.filter(|to| *to != from).for_each(|to| add(End::Send(to), format!("to rank {to}")));
+            add(End::Receive, format!("from rank {from}"));
+        }
+        added
+    }
+}
+
+/// Returns a name that no node has.
+fn new_name(shape: &Shape, transfer: &Transfer, whither: &str, names: &mut HashSet<Name>) -> Name {
+    let source = &shape.nodes()[transfer.source.index()].name;
+    let mut name = match transfer.output {
+        None | Some(0) => format!("{source} {whither}"),
+        Some(output) => format!("{source} {output} {whither}"),
+    };
+    while !names.insert(name.clone().into()) {
+        name.push('\'');
+    }
+    name.into()
 }
 
 /// Returns what an edge takes to which ranks, if it goes from one rank to others.

@@ -4,7 +4,7 @@ use std::any::TypeId;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::graph::{ControlNode, Graph, NO_CELL, NodeId, NodeShape, Shape, ValueInfo};
+use crate::graph::{ControlNode, Graph, NO_CELL, NodeId, NodeShape, Role, Shape, ValueInfo};
 use crate::name::Name;
 use crate::plan::Nested;
 
@@ -15,6 +15,8 @@ pub(crate) struct Unit {
     path: String,
     /// The place of the unit around it, and the loop or branch there.
     pub(super) around: Option<(usize, NodeId)>,
+    /// What it is in that loop or branch.
+    role: Option<Role>,
     /// The loops and branches that communicate inside, each with the full name of the first node that does.
     pub(crate) inside: HashMap<NodeId, Name>,
 }
@@ -22,12 +24,15 @@ pub(crate) struct Unit {
 impl Unit {
     /// Returns the units of a graph. Each comes after the one around it; the first is the graph itself.
     pub(crate) fn all(shape: &Arc<Shape>, inner: &[Nested<Arc<Shape>>]) -> Vec<Self> {
-        let new = |shape: &Arc<Shape>, path, around| Self { shape: shape.clone(), path, around, inside: HashMap::new() };
-        let mut all = vec![new(shape, String::new(), None)];
+        let new = |shape: &Arc<Shape>, path, around, role| {
+            let (shape, inside) = (shape.clone(), HashMap::new());
+            Self { shape, path, around, role, inside }
+        };
+        let mut all = vec![new(shape, String::new(), None, None)];
         for nested in inner {
             let around = nested.around.map_or(0, |around| around as usize + 1);
             let path = format!("{}/{}/", all[around].full_name(nested.node), nested.role);
-            all.push(new(&nested.graph, path, Some((around, nested.node))));
+            all.push(new(&nested.graph, path, Some((around, nested.node)), Some(nested.role)));
         }
         for at in (1..all.len()).rev() {
             let own = all[at].communications().next().map(|(node, _)| all[at].full_name(node));
@@ -39,10 +44,26 @@ impl Unit {
         all
     }
 
+    /// Returns the unit of a graph that is not checked.
+    pub(super) fn outermost(shape: &Shape) -> Self {
+        let inner = shape.nested();
+        Self::all(&Arc::new(shape.clone()), &inner).swap_remove(0)
+    }
+
     /// Returns the path of a node from the outermost graph on.
     pub(crate) fn full_name(&self, node: NodeId) -> Name {
         let name = self.shape.name_of(node);
         if self.path.is_empty() { name.clone() } else { format!("{}{name}", self.path).into() }
+    }
+
+    /// Returns the path of the unit: `loop/body`.
+    pub(super) fn path(&self) -> String {
+        self.path.trim_end_matches('/').to_owned()
+    }
+
+    /// Returns what it is in a loop or a branch of another unit, if it is there.
+    pub(super) fn role_in(&self, around: usize, node: NodeId) -> Option<Role> {
+        self.role.filter(|_| self.around == Some((around, node)))
     }
 
     /// Returns the nodes that communicate, in the order in which they were added.

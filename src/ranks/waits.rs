@@ -44,6 +44,17 @@ impl Starts {
         units.iter().map(order).collect::<Result<_>>().map(Self)
     }
 
+    /// Returns the order of each unit on each rank. A unit whose order is that of all ranks has it once.
+    pub(super) fn by_rank(&self, ranks: u32) -> Vec<Vec<Vec<NodeId>>> {
+        let of_unit = |starts: &Vec<Start>| {
+            let is_common = starts.iter().all(|(_, at)| at.is_none());
+            let mut all = vec![Vec::new(); if is_common { 1 } else { ranks as usize }];
+            starts.iter().for_each(|&(node, at)| all[at.unwrap_or(0) as usize].push(node));
+            all
+        };
+        self.0.iter().map(of_unit).collect()
+    }
+
     /// Returns the place of each node of a rank in the order, by its full name.
     pub(crate) fn of(&self, rank: u32, units: &[Unit]) -> HashMap<Name, usize> {
         let own = units.iter().zip(&self.0).flat_map(|(unit, starts)| {

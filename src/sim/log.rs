@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::graph::{NodeId, Shape};
 use crate::name::Name;
 use crate::plan::{Span, StreamKind};
+use crate::ranks::On;
 
 /// The end of a node.
 ///
@@ -165,6 +166,8 @@ pub struct SimLog {
     /// The name of each stream, and the name of its points.
     pub(super) names: Vec<(String, String)>,
     pub(super) kinds: Vec<StreamKind>,
+    /// Where each stream did its work. Empty if that was one machine.
+    pub(super) on: Arc<[On]>,
     /// The number of nodes of each item. 0 if the nodes are not those of items.
     pub(super) nodes_of_item: u32,
     pub(super) events: Vec<SimEvent>,

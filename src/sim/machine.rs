@@ -2,7 +2,7 @@
 //! point or for a slot of an engine. The ends of nodes move the clock. Every event goes into the log.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BTreeSet, BinaryHeap, HashMap};
 
 use super::clocks::Clocks;
 use super::log::{Ending, Race, SimEvent, SimLog};
@@ -24,6 +24,8 @@ pub(super) struct Machine<'a> {
     /// The place of each engine in `engines`.
     places: HashMap<EngineId, usize>,
     engines: Vec<Engine>,
+    /// The engines that have got a stream or a free slot since all slots were filled.
+    touched: BTreeSet<usize>,
     streams: Vec<Stream>,
     recorded: HashMap<Point, f64>,
     /// The streams that wait for each point.
@@ -94,6 +96,7 @@ impl<'a> Machine<'a> {
             runs,
             places,
             engines,
+            touched: BTreeSet::new(),
             streams: vec![Stream { next: 0, ending: Ending::Done, engine: 0 }; streams],
             recorded: HashMap::new(),
             waiting: HashMap::new(),
@@ -131,7 +134,8 @@ impl<'a> Machine<'a> {
         let kinds = simulation.programs.iter().map(|program| program.0).collect();
         let (shape, names, races) = (simulation.shape.clone(), simulation.names.clone(), clocks.is_some().then_some(races));
         let nodes_of_item = simulation.nodes_of_item;
-        Ok(SimLog { shape, names, kinds, nodes_of_item, events, races, choices: chooser.made })
+        let on = simulation.on.clone();
+        Ok(SimLog { shape, names, kinds, on, nodes_of_item, events, races, choices: chooser.made })
     }
 
     /// Returns an error if a stream did not reach its end, or if choices to replay do not fit.
@@ -158,6 +162,7 @@ impl<'a> Machine<'a> {
                 Step::Run(node) => {
                     let engine = self.places[&self.simulation.engine(stream, node)];
                     self.streams[stream as usize].engine = engine;
+                    self.touched.insert(engine);
                     return self.engines[engine].ready.push(stream, self.simulation.places[node.index()]);
                 }
                 Step::Record(point) => self.record(point),
@@ -201,7 +206,7 @@ impl<'a> Machine<'a> {
 
     /// Gives free slots to the streams that wait for them, engine after engine.
     fn fill_slots(&mut self) {
-        for engine in 0..self.engines.len() {
+        while let Some(engine) = self.touched.pop_first() {
             while self.engines[engine].free > 0
                 && let Some(stream) = self.engines[engine].ready.take(&mut self.chooser)
             {
@@ -227,6 +232,7 @@ impl<'a> Machine<'a> {
     fn end(&mut self, stream: u32, node: NodeId) {
         let Stream { next, ending, engine } = &mut self.streams[stream as usize];
         self.engines[*engine].free += 1;
+        self.touched.insert(*engine);
         self.is_bad[node.index()] |= *ending != Ending::Done;
         self.log.push(SimEvent::End { at_us: self.now_us, stream, node, ending: *ending });
         if let Some(clocks) = &mut self.clocks {

@@ -16,13 +16,16 @@ mod clocks;
 mod explore;
 mod faults;
 mod inner;
+mod links;
 mod log;
 mod machine;
+mod of_ranks;
 mod simulation;
 mod svg;
 
 pub use crate::device::sim::Order;
 pub use explore::Explored;
 pub use faults::Faults;
+pub use links::Links;
 pub use log::{Ending, Race, SimEvent, SimLog};
 pub use simulation::{Simulation, Slots};

@@ -10,6 +10,7 @@ use crate::device::sim::Order;
 use crate::error::{Kind, Result};
 use crate::graph::{Backend, COST_US_MAX, NodeId, NodeShape, Shape, check_ids};
 use crate::plan::{Point, Schedule, Step, StreamKind, check_steps};
+use crate::ranks::On;
 
 /// The work that a simulated machine does at the same time. Each device has its own compute and copy engines.
 /// The host has cores.
@@ -99,6 +100,8 @@ pub struct Simulation {
     pub(super) nodes_of_item: u32,
     /// The place of each node in issue order.
     pub(super) places: Vec<u32>,
+    /// Where each stream does its work. Empty if that is one machine.
+    pub(super) on: Arc<[On]>,
     pub(super) slots: Slots,
     pub(super) hand_off_us: f64,
     pub(super) order: Order,
@@ -145,6 +148,7 @@ impl Simulation {
             names,
             nodes_of_item: 0,
             places,
+            on: Arc::default(),
             slots,
             hand_off_us: 0.0,
             order,
@@ -158,6 +162,12 @@ impl Simulation {
     /// node in issue order.
     pub(crate) fn over_items(self, nodes_of_item: u32, names: Vec<(String, String)>, places: Vec<u32>) -> Self {
         Self { nodes_of_item, names, places, ..self }
+    }
+
+    /// Sets where each stream does its work, the names of streams and of their points, and the place of each
+    /// node in the issue order of its rank.
+    pub(super) fn over_ranks(self, on: Vec<On>, names: Vec<(String, String)>, places: Vec<u32>) -> Self {
+        Self { on: on.into(), names, places, ..self }
     }
 
     /// Returns the shape. The ids of its nodes are those in faults and in the log.
@@ -236,37 +246,53 @@ impl Simulation {
     /// Returns the engine that a node on this stream takes.
     pub(super) fn engine(&self, stream: u32, node: NodeId) -> EngineId {
         if self.is_one_at_a_time {
-            return (0, EngineKind::Cores);
+            return EngineId { rank: 0, device: 0, kind: EngineKind::Cores };
         }
-        engine_of(self.programs[stream as usize].0, &self.shape.nodes()[node.index()])
+        engine_of(on(&self.on, stream), self.programs[stream as usize].0, &self.shape.nodes()[node.index()])
     }
 
     /// Returns the number of slots that an engine has.
-    pub(super) fn slots_of(&self, (_, kind): EngineId) -> u32 {
-        let slots = match kind {
+    pub(super) fn slots_of(&self, engine: EngineId) -> u32 {
+        let slots = match engine.kind {
             _ if self.is_one_at_a_time => 1,
             EngineKind::Compute => self.slots.compute,
             EngineKind::CopyUp => self.slots.copy_up,
             EngineKind::CopyDown => self.slots.copy_down,
             EngineKind::Cores => self.slots.cores,
+            EngineKind::Link => 1,
+            EngineKind::Network => u32::MAX,
         };
         slots.max(1)
     }
 }
 
-/// Returns the engine that a node on a stream of this kind takes.
-pub(super) fn engine_of(kind: StreamKind, node: &NodeShape) -> EngineId {
-    let device = if let StreamKind::Device(device) = kind { device } else { 0 };
-    match (&**node.command(), node.backend) {
-        ("copy-up", _) | (_, Backend::Mixed) => (device, EngineKind::CopyUp),
-        ("copy-down", _) => (device, EngineKind::CopyDown),
-        (_, Backend::Gpu) => (device, EngineKind::Compute),
-        (_, Backend::Cpu) => (0, EngineKind::Cores),
-    }
+/// Returns where a stream does its work.
+pub(super) fn on(all: &[On], stream: u32) -> On {
+    all.get(stream as usize).copied().unwrap_or(On::Rank(0))
 }
 
-/// An engine: its device and its kind.
-pub(super) type EngineId = (u32, EngineKind);
+/// Returns the engine that a node on a stream of this kind takes.
+pub(super) fn engine_of(on: On, kind: StreamKind, node: &NodeShape) -> EngineId {
+    let on_device = if let StreamKind::Device(device) = kind { device } else { 0 };
+    let (rank, device, kind) = match (on, &**node.command(), node.backend) {
+        (On::Network, ..) => (u32::MAX, 0, EngineKind::Network),
+        (On::Link(rank), ..) => (rank, 0, EngineKind::Link),
+        (On::Rank(rank), ..) if node.communication.is_some() => (rank, 0, EngineKind::Network),
+        (On::Rank(rank), "copy-up", _) | (On::Rank(rank), _, Backend::Mixed) => (rank, on_device, EngineKind::CopyUp),
+        (On::Rank(rank), "copy-down", _) => (rank, on_device, EngineKind::CopyDown),
+        (On::Rank(rank), _, Backend::Gpu) => (rank, on_device, EngineKind::Compute),
+        (On::Rank(rank), _, Backend::Cpu) => (rank, 0, EngineKind::Cores),
+    };
+    EngineId { rank, device, kind }
+}
+
+/// An engine. The network is behind all ranks.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct EngineId {
+    pub(super) rank: u32,
+    pub(super) device: u32,
+    pub(super) kind: EngineKind,
+}
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum EngineKind {
@@ -274,4 +300,6 @@ pub(super) enum EngineKind {
     Compute,
     CopyUp,
     CopyDown,
+    Link,
+    Network,
 }

@@ -1,6 +1,8 @@
 //! A round trip through JSON changes nothing.
 
-use anabranch::graph::{Backend, Control, Edge, EdgeKind, Memory, NodeId, Shape, above, times};
+use anabranch::graph::{
+    Backend, Communication, Control, Edge, EdgeKind, Exchange, Memory, NodeId, NodeShape, Peer, Ranks, Shape, above, times,
+};
 use anabranch::policy::Single;
 use anabranch::{Graph, HostStream, Value, take};
 use std::sync::Arc;
@@ -135,6 +137,54 @@ fn every_graph_that_compiles_comes_back() {
     assert!(compiled > 300, "{compiled}");
 }
 
+/// Lets a node run on some ranks, and exchange values with others.
+fn place(dice: &mut Dice, node: &mut NodeShape) {
+    node.ranks = [None, None, Some(Ranks::Same), Some(Ranks::Each), Some(Ranks::One(7))][dice.below(5)];
+    node.bytes = [None, Some(0), Some(u64::MAX)][dice.below(3)];
+    let mut peer = || [Peer::rank(3), Peer::next(), Peer::ring(-2), Peer::table([Some(1), None])][dice.below(4)].clone();
+    let exchanges = [
+        Exchange::Barrier,
+        Exchange::AllGather,
+        Exchange::AllToAll,
+        Exchange::AllReduce { operator: "+".into() },
+        Exchange::ReduceScatter { operator: "max".into() },
+        Exchange::Broadcast { root: 2 },
+        Exchange::SendTo { to: peer() },
+        Exchange::RecvFrom { from: peer() },
+        Exchange::SendRecv { to: peer(), from: peer() },
+    ];
+    let exchange = exchanges.into_iter().nth(dice.below(18));
+    node.communication = exchange.map(|exchange| Arc::new(Communication::new(exchange)));
+}
+
+#[test]
+fn what_a_graph_exchanges_comes_back() {
+    // Seen to fail without the types of the values, and of the operator.
+    let mut g = Graph::new();
+    let x = g.task("x", (), || vec![1.0_f32; 8]);
+    g.node(&x).rank(1).bytes(32);
+    let y = g.task("y", (), || 2_u8);
+    g.node(&y).per_rank();
+    let sum = g.all_reduce("sum", &y, anabranch::scope::Sum);
+    _ = g.send_to("send", &x, Peer::table([None, Some(0)]));
+    let got = g.recv_from::<Vec<f32>>("receive", Peer::ring(1));
+    g.output("sum", &sum);
+    g.output("got", &got);
+    comes_back(g.shape(), "a graph that communicates");
+}
+
+#[test]
+fn what_cannot_be_exchanged_is_named_with_its_place() {
+    let fault = |node: &str| {
+        Shape::from_json(&format!("{{\"nodes\": [{{\"name\": \"a\", \"backend\": \"cpu\", {node}}}]}}")).unwrap_err().to_string()
+    };
+    insta::assert_snapshot!(fault(r#""exchange": "gossip""#), @"");
+    insta::assert_snapshot!(fault(r#""exchange": {"send-to": {"to": "left"}}"#), @"");
+    insta::assert_snapshot!(fault(r#""exchange": {"broadcast": {}}"#), @"");
+    insta::assert_snapshot!(fault(r#""ranks": "some""#), @"");
+    insta::assert_snapshot!(fault(r#""of": "f64""#), @"");
+}
+
 /// Makes a shape by hand. With `states`, it is the inside of a loop or branch of that many states.
 fn shape(dice: &mut Dice, states: Option<u32>, depth: usize) -> Shape {
     let mut shape = Shape::new();
@@ -157,6 +207,7 @@ fn shape(dice: &mut Dice, states: Option<u32>, depth: usize) -> Shape {
         }
         reads[target.index()] += 1;
     }
+    ids.iter().for_each(|&node| place(dice, &mut shape.nodes_mut()[node.index()]));
     for (&node, &reads) in ids.iter().zip(&reads) {
         let max = [None, Some(0), Some(1), Some(7)][dice.below(4)];
         let control = match dice.below(if depth > 0 { 5 } else { 1 }) {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anabranch::Ranked;
 use anabranch::policy::{CriticalPath, MinStreams, PerBackend, PerOperator, Policy, ReadySet, Single};
-use anabranch::sim::Slots;
+use anabranch::sim::{Links, Slots};
 use clap::{Args as Group, Parser, Subcommand, ValueEnum};
 
 use crate::Failure;
@@ -35,6 +35,7 @@ use crate::Failure;
     anabranch simulate graph.json --policy per-operator --seed 7 --format perfetto -o trace.json\n  \
     anabranch verify graph.json --plan plan.json\n  \
     anabranch compare graph.json --format svg -o policies.svg\n  \
+    anabranch plan graph.json --ranks 4 --format svg -o ranks.svg\n  \
     anabranch pipeline camera.app.json --auto 3\n  \
     anabranch stream scope.json"
 )]
@@ -52,6 +53,8 @@ pub(crate) enum Command {
     Plan {
         #[command(flatten)]
         graph: GraphArgs,
+        #[command(flatten)]
+        ranks: RankArgs,
         /// The format; without it, text, or the format of OUT's extension.
         #[arg(long, value_enum)]
         format: Option<PlanFormat>,
@@ -68,6 +71,8 @@ pub(crate) enum Command {
         graph: GraphArgs,
         #[command(flatten)]
         machine: MachineArgs,
+        #[command(flatten)]
+        ranks: RankArgs,
         /// Draws the next node from this seed, where several are possible. Without it they come in the plan's
         /// order.
         #[arg(long)]
@@ -96,6 +101,8 @@ pub(crate) enum Command {
         /// Checks the plan of this policy only.
         #[arg(long, value_enum, conflicts_with = "plan")]
         policy: Option<PolicyName>,
+        #[command(flatten)]
+        ranks: RankArgs,
         /// Checks a plan that `anabranch plan --format json` has printed. Only its streams and programs are
         /// read.
         #[arg(long, value_name = "PLAN")]
@@ -200,6 +207,26 @@ impl GraphArgs {
             ));
         }
         Ok(self.policy.policy(self.max_streams, hand_off_us))
+    }
+}
+
+#[derive(Group)]
+pub(crate) struct RankArgs {
+    /// Plans for so many ranks: nodes run on the ranks of the file. If it has none, the nodes are divided into
+    /// parts with equal work and few bytes between them.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub(crate) ranks: Option<u32>,
+    /// The latency of links between ranks, in microseconds, for times and pictures.
+    #[arg(long, value_name = "US", default_value_t = 2.0, requires = "ranks")]
+    latency_us: f64,
+    /// The bandwidth of links between ranks, in 10^9 bytes per second.
+    #[arg(long, value_name = "GB/S", default_value_t = 10.0, requires = "ranks")]
+    gigabytes_per_s: f64,
+}
+
+impl RankArgs {
+    pub(crate) fn links(&self) -> Result<Links, Failure> {
+        Links::new(self.latency_us, self.gigabytes_per_s).map_err(|error| Failure::Usage(error.to_string()))
     }
 }
 

@@ -12,12 +12,16 @@ use crate::args::{
     Args, Command, CompareFormat, MachineArgs, PipelineFormat, PlanFormat, PolicyName, SimulateFormat, StreamFormat, format_of,
 };
 use crate::form::PlanForm;
-use crate::{Failure, compare, files, form, pipeline, stream};
+use crate::{Failure, compare, files, form, pipeline, ranks, stream};
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     match &args.command {
-        Command::Plan { graph, format, out } => {
+        Command::Plan { graph, ranks, format, out } => {
             let policy = graph.policy(None)?;
+            if let Some(count) = ranks.ranks {
+                let format = format_of(*format, out.as_deref(), PlanFormat::Text)?;
+                return files::write(out.as_deref(), &ranks::plan(&graph.file, count, ranks, &*policy, format)?);
+            }
             let schedule = schedule(&graph.file, &files::graph(&graph.file)?, &*policy)?;
             let text = match format_of(*format, out.as_deref(), PlanFormat::Text)? {
                 PlanFormat::Text => schedule.to_string(),
@@ -27,10 +31,18 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             };
             files::write(out.as_deref(), &text)
         }
-        Command::Simulate { graph, machine, seed, replay, explore, format, out } => {
+        Command::Simulate { graph, machine, ranks, seed, replay, explore, format, out } => {
             let policy = graph.policy(Some(machine.hand_off_us))?;
-            let schedule = schedule(&graph.file, &files::graph(&graph.file)?, &*policy)?;
             let format = format_of(*format, out.as_deref(), SimulateFormat::Text)?;
+            if let Some(count) = ranks.ranks {
+                if seed.is_some() || replay.is_some() || explore.is_some() {
+                    let why = "--seed, --replay and --explore are for one rank: leave out --ranks";
+                    return Err(Failure::Usage(why.into()));
+                }
+                let schedules = ranks::schedules(&graph.file, files::graph(&graph.file)?, count, &*policy)?;
+                return files::write(out.as_deref(), &ranks::simulate(&schedules, ranks, machine, format)?);
+            }
+            let schedule = schedule(&graph.file, &files::graph(&graph.file)?, &*policy)?;
             let order = match (seed, replay) {
                 (Some(seed), _) => Order::Seeded(*seed),
                 (None, Some(choices)) => Order::Replay(choices.clone()),
@@ -47,7 +59,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             };
             files::write(out.as_deref(), &text)
         }
-        Command::Verify { file, policy, plan } => verify_plans(file, *policy, plan.as_deref()),
+        Command::Verify { file, policy, ranks, plan } => match (ranks.ranks, plan) {
+            (Some(_), Some(_)) => Err(Failure::Usage("--plan is the plan of one rank: leave out --ranks".into())),
+            (Some(count), None) => verify_ranks(file, *policy, count),
+            (None, plan) => verify_plans(file, *policy, plan.as_deref()),
+        },
         Command::Compare { file, max_streams, machine, format, out } => {
             let shape = files::graph(file)?;
             let format = format_of(*format, out.as_deref(), CompareFormat::Text)?;
@@ -109,6 +125,19 @@ fn explored(simulation: &Simulation, orders_max: u64) -> Result<String, Failure>
         true => format!("{orders} orders, and no others: each ends, without a race\n"),
         false => format!("{orders} orders tried, and there are more: each of these ends, without a race\n"),
     })
+}
+
+fn verify_ranks(file: &Path, policy: Option<PolicyName>, ranks: u32) -> Result<(), Failure> {
+    let shape = files::graph(file)?;
+    let mut text = String::new();
+    for name in PolicyName::value_variants().iter().filter(|name| policy.is_none_or(|policy| policy == **name)) {
+        let policy = name.policy(None, None);
+        let schedules = ranks::schedules(file, shape.clone(), ranks, &*policy)?;
+        let invalid = |error| Failure::Invalid(format!("{}: policy {}: {error}", file.display(), policy.name()));
+        schedules.verify().map_err(invalid)?;
+        text += &format!("{}: keeps every edge on {ranks} ranks, and no rank waits for ever\n", policy.name());
+    }
+    files::write(None, &text)
 }
 
 fn verify_plans(file: &Path, policy: Option<PolicyName>, plan: Option<&Path>) -> Result<(), Failure> {

@@ -7,6 +7,7 @@ mod compare;
 mod files;
 mod form;
 mod pipeline;
+mod ranks;
 mod stream;
 
 use std::process::ExitCode;

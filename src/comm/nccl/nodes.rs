@@ -105,7 +105,7 @@ impl Graph {
     ) -> Value<Buffer<T>> {
         let reduction = reduction::<T, O>();
         let mut spec = Spec { reduction, ..spec::<T>(exchange, OnDevice::buffer::<T>()) };
-        spec.communication.operator = Some(type_name::<O>());
+        spec.communication.operator = Some(type_name::<O>().into());
         let fault = format!(
             "is an {}, which NCCL does not have: it has `Sum` and `Product`, and `Min` and `Max` of integers, of 8, 32 or 64 bits",
             spec.communication
@@ -139,7 +139,7 @@ fn reduction<T: Element, O: Operator<T>>() -> Option<(NativeElement, crate::comm
 }
 
 fn spec<T: Element>(exchange: Exchange, on_device: OnDevice) -> Spec {
-    let communication = Communication { exchange, of: type_name::<Buffer<T>>(), operator: None };
+    let communication = Communication { exchange, of: type_name::<Buffer<T>>().into(), operator: None };
     // No engine of the host sees its value.
     let host = combine::spec::<()>(Exchange::Barrier, |_, _| Ok(Box::new(())));
     Spec { communication, on_device: Some(on_device), ..host }

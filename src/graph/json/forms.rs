@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 use super::fault::{fault, quoted};
+use super::ranks::{ExchangeForm, RanksForm};
 use crate::error::Result;
 use crate::graph::check::near_name;
 use crate::graph::shape::Link;
@@ -56,6 +57,18 @@ pub(super) struct NodeForm<'a> {
     pub(super) command: Option<String>,
     #[serde(default = "one", deserialize_with = "cost", skip_serializing_if = "is_one")]
     pub(super) cost_us: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) ranks: Option<RanksForm>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) exchange: Option<ExchangeForm>,
+    /// The type of the values that are exchanged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) of: Option<String>,
+    /// The type of the operator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) operator: Option<String>,
 }
 
 /// Inner graphs stay text until the graph around them is read, so that reading does not recurse.
@@ -174,6 +187,9 @@ impl Checked for NodeForm<'_> {
             (None, None, None) => Some("missing field `backend`".into()),
             (None, None, _) if self.inputs.iter().any(|input| input.take) => {
                 Some("only a loop or a branch says here what it takes: the body of any other node says it".into())
+            }
+            _ if self.exchange.is_none() && (self.of.is_some() || self.operator.is_some()) => {
+                Some("`of` and `operator` are for a node with an `exchange`".into())
             }
             (_, Some(_), _) if self.inputs.first().is_some_and(|selector| selector.take) => {
                 Some("a branch cannot take its selector, which is its first input: let it read that".into())
@@ -326,6 +342,9 @@ impl GraphForm<'_> {
             changed.command = node.command.as_ref().map(|command| command.to_string().into());
             changed.cost_us = node.cost_us;
             changed.control = control;
+            (changed.bytes, changed.ranks) = (node.bytes, node.ranks.map(RanksForm::ranks));
+            let exchange = node.exchange.as_ref();
+            changed.communication = exchange.map(|exchange| exchange.communication(node.of.as_ref(), node.operator.as_ref()));
         }
         let find = |name: &str, path: &dyn Fn() -> String| {
             let why = || match is_around(name) {

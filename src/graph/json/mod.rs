@@ -3,6 +3,7 @@
 
 mod fault;
 mod forms;
+mod ranks;
 mod read;
 mod write;
 

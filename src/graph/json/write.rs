@@ -6,8 +6,9 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 
 use super::forms::{BranchForm, GraphForm, InputForm, NodeForm, OutputForm, RepeatForm, iterations_expected};
+use super::ranks::{ExchangeForm, RanksForm};
 use crate::graph::shape::Link;
-use crate::graph::{Control, Edge, EdgeKind, NESTING_MAX, NodeId, NodeShape, Shape};
+use crate::graph::{Communication, Control, Edge, EdgeKind, NESTING_MAX, NodeId, NodeShape, Shape};
 
 /// The indentation of the text of an inner graph in that of the graph around.
 const BODY: &str = "\n        ";
@@ -76,6 +77,7 @@ fn node_form<'a>(node: &NodeShape, inner: &'a [Box<RawValue>]) -> NodeForm<'a> {
             branch = Some(BranchForm { arms: inner.iter().map(|arm| &**arm).collect(), taken: *taken });
         }
     }
+    let communication = node.communication.as_deref();
     let is_own = node.control.as_ref().is_none_or(|control| control.backend() != node.backend);
     NodeForm {
         name: node.name.to_string(),
@@ -87,6 +89,11 @@ fn node_form<'a>(node: &NodeShape, inner: &'a [Box<RawValue>]) -> NodeForm<'a> {
         devices: node.devices.as_ref().map(|devices| devices.to_vec()),
         command: node.command.as_ref().map(|command| command.to_string()),
         cost_us: node.cost_us,
+        bytes: node.bytes,
+        ranks: node.ranks.map(RanksForm::of),
+        exchange: communication.map(|of| ExchangeForm::of(&of.exchange)),
+        of: communication.filter(|of| of.of != Communication::ANY).map(|of| of.of.to_string()),
+        operator: communication.and_then(|of| of.operator.as_ref()).map(ToString::to_string),
     }
 }
 

@@ -8,6 +8,7 @@ mod failures;
 mod flows;
 mod order;
 mod partitions;
+mod schedules;
 
 use std::future::Future;
 

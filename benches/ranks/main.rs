@@ -1,0 +1,101 @@
+//! Question: how long does it take to plan a graph for many ranks, to prove the plan, and to simulate it?
+//!
+//! Method: two graphs. In *solver*, all ranks run the same 16 nodes: a step with messages to both neighbours
+//! and two all-reduces. In *grid*, each rank has 10 nodes of its own, and reads values of both neighbours.
+//! Times are medians of the rounds; the last column is the time for all, for each rank.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use anabranch::Ranked;
+use anabranch::graph::{Backend, Communication, Exchange, NodeId, Peer, Ranks, Shape};
+use anabranch::sim::{Links, Simulation};
+
+const ROUNDS: usize = 3;
+
+fn main() {
+    println!("| graph | ranks | schedules, ms | proof, ms | simulation, ms | all, us a rank |\n|---|---:|---:|---:|---:|---:|");
+    for (name, shape) in [("solver", solver as fn(u32) -> Shape), ("grid", grid)] {
+        for ranks in [10, 100, 1_000, 10_000] {
+            let shape = shape(ranks);
+            let rounds: Vec<[f64; 3]> = (0..ROUNDS).map(|_| round(&shape, ranks)).collect();
+            let median = |at: usize| {
+                let mut all: Vec<f64> = rounds.iter().map(|round| round[at]).collect();
+                all.sort_by(f64::total_cmp);
+                all[ROUNDS / 2]
+            };
+            let [plan, proof, simulation] = [0, 1, 2].map(median);
+            let each = 1e3 * (plan + proof + simulation) / f64::from(ranks);
+            println!("| {name} | {ranks} | {plan:.2} | {proof:.2} | {simulation:.2} | {each:.1} |");
+        }
+    }
+}
+
+/// Returns the times for the schedules, their proof, and the simulation, in milliseconds.
+fn round(shape: &Shape, ranks: u32) -> [f64; 3] {
+    let begin = Instant::now();
+    let schedules = shape.schedule_ranks(ranks, &Ranked::default()).unwrap();
+    let planned = Instant::now();
+    schedules.verify().unwrap();
+    let proved = Instant::now();
+    let log = Simulation::of_ranks(&schedules, &Links::default()).unwrap().run().unwrap();
+    assert!(log.makespan_us() > 0.0);
+    [planned - begin, proved - planned, proved.elapsed()].map(|time| 1e3 * time.as_secs_f64())
+}
+
+fn node(shape: &mut Shape, name: String, bytes: u64, before: &[NodeId]) -> NodeId {
+    let node = shape.node(name, Backend::Cpu);
+    before.iter().for_each(|&before| shape.read(before, 0, node));
+    shape.nodes_mut()[node.index()].bytes = Some(bytes);
+    node
+}
+
+fn exchange(shape: &mut Shape, name: &str, bytes: u64, exchange: Exchange, before: &[NodeId]) -> NodeId {
+    let node = node(shape, name.to_owned(), bytes, before);
+    shape.nodes_mut()[node.index()].communication = Some(Arc::new(Communication::new(exchange)));
+    node
+}
+
+fn solver(_: u32) -> Shape {
+    let mut g = Shape::new();
+    let rows = node(&mut g, "rows".into(), 1 << 20, &[]);
+    let x = node(&mut g, "x".into(), 1 << 13, &[]);
+    let sum = || Exchange::AllReduce { operator: "+".into() };
+    exchange(&mut g, "up", 1 << 13, Exchange::SendTo { to: Peer::next() }, &[x]);
+    exchange(&mut g, "down", 1 << 13, Exchange::SendTo { to: Peer::previous() }, &[x]);
+    let below = exchange(&mut g, "below", 1 << 13, Exchange::RecvFrom { from: Peer::previous() }, &[]);
+    let above = exchange(&mut g, "above", 1 << 13, Exchange::RecvFrom { from: Peer::next() }, &[]);
+    let inner = node(&mut g, "inner".into(), 1 << 13, &[rows, x]);
+    let edges = node(&mut g, "edges".into(), 1 << 13, &[rows, below, above]);
+    let dot = node(&mut g, "dot".into(), 8, &[inner, edges, x]);
+    let alpha = exchange(&mut g, "alpha", 8, sum(), &[dot]);
+    let next = node(&mut g, "next".into(), 1 << 13, &[x, alpha]);
+    let residual = node(&mut g, "residual".into(), 1 << 13, &[inner, edges, alpha]);
+    let norm = node(&mut g, "norm".into(), 8, &[residual]);
+    let beta = exchange(&mut g, "beta", 8, sum(), &[norm]);
+    node(&mut g, "direction".into(), 1 << 13, &[residual, beta]);
+    node(&mut g, "step".into(), 1 << 13, &[next, beta]);
+    g
+}
+
+fn grid(ranks: u32) -> Shape {
+    let mut g = Shape::new();
+    let mut last: Vec<NodeId> = Vec::new();
+    for step in 0..2_u32 {
+        let mut next = Vec::with_capacity(ranks as usize);
+        for rank in 0..ranks {
+            let near = rank.saturating_sub(1)..(rank + 2).min(ranks);
+            let before: Vec<NodeId> = near.filter_map(|at| last.get(at as usize).copied()).collect();
+            let mut at = node(&mut g, format!("{step}.{rank}"), 1 << 13, &before);
+            g.nodes_mut()[at.index()].ranks = Some(Ranks::One(rank));
+            for n in 0..4 {
+                at = node(&mut g, format!("{step}.{rank}.{n}"), 1 << 13, &[at]);
+                g.nodes_mut()[at.index()].ranks = Some(Ranks::One(rank));
+            }
+            next.push(at);
+        }
+        last = next;
+    }
+    g
+}

@@ -1,0 +1,341 @@
+//! The programs of all ranks as programs of one machine, for the proof and for simulations.
+//!
+//! ```text
+//!  a message      send on rank 0 ── the message ──> receive on rank 1
+//!  a collective   its start on each rank ──> the exchange ──> its end on each rank
+//! ```
+//! The message and the exchange are nodes with streams of their own. A collective starts on a rank after
+//! those before it have started there.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::pairs::{Ends, ends};
+use super::schedules::RankSchedules;
+use super::units::Unit;
+use crate::error::Result;
+use crate::graph::{Communication, Control, Edge, Exchange, NodeId, NodeShape, Role, Shape};
+use crate::plan::{Point, Schedule, Step, StreamKind};
+
+/// Where a stream does its work.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) enum On {
+    /// On a rank: on its host, or on one of its devices.
+    Rank(u32),
+    /// On the link of a rank that sends.
+    Link(u32),
+    /// On the links of all ranks.
+    Network,
+}
+
+/// The programs of one unit on all ranks.
+pub(crate) struct Joined {
+    pub(crate) shape: Shape,
+    pub(crate) programs: Vec<(StreamKind, Vec<Step>)>,
+    pub(crate) on: Vec<On>,
+    /// The name of each stream, and the name of its points.
+    pub(crate) names: Vec<(String, String)>,
+    /// The place of each node among those of its rank.
+    pub(crate) places: Vec<u32>,
+    pub(crate) exchanges: Vec<Exchanged>,
+}
+
+/// A node that stands for an exchange.
+pub(crate) struct Exchanged {
+    pub(crate) node: NodeId,
+    pub(crate) what: What,
+    /// The bytes that each rank gives.
+    pub(crate) bytes: u64,
+}
+
+pub(crate) enum What {
+    Exchange(Exchange),
+    /// A loop or a branch that communicates: the units inside, by their numbers.
+    Control(Arc<Control>, Vec<(Role, usize)>),
+}
+
+impl Joined {
+    /// Joins the programs of a unit. None if its nodes exchange nothing, except for the first unit.
+    pub(crate) fn of(schedules: &RankSchedules, unit: usize) -> Option<Self> {
+        let of = &schedules.units[unit];
+        if unit > 0 && of.communications().next().is_none() && of.inside.is_empty() {
+            return None;
+        }
+        let mut joining = Joining::new(schedules, unit);
+        joining.add_meetings();
+        joining.add_messages();
+        (0..schedules.ranks()).for_each(|rank| joining.add_rank(rank));
+        joining.link();
+        Some(joining.joined)
+    }
+
+    pub(super) fn verify(&self) -> Result<()> {
+        self.shape.verify_order(&self.programs)
+    }
+}
+
+/// An exchange: its node, and its stream. These come first in the joined programs.
+#[derive(Clone, Copy)]
+struct Wire {
+    node: NodeId,
+    stream: u32,
+}
+
+struct Joining<'a> {
+    schedules: &'a RankSchedules,
+    number: usize,
+    unit: &'a Unit,
+    joined: Joined,
+    /// The collectives, and the loops and branches that communicate, in their order.
+    meetings: Vec<(NodeId, Wire)>,
+    /// The bytes that each node reads.
+    bytes_into: Vec<u64>,
+    /// The messages that a node sends or receives on a rank.
+    messages: HashMap<(NodeId, u32), Wire>,
+    /// For each exchange, the points that it waits for, and the nodes behind which they are.
+    begins: Vec<Vec<(Point, NodeId)>>,
+}
+
+impl<'a> Joining<'a> {
+    fn new(schedules: &'a RankSchedules, number: usize) -> Self {
+        let mut shape = Shape::new();
+        let name = schedules.units[0].shape.name();
+        name.into_iter().for_each(|name| shape.set_name(name.to_owned()));
+        let joined = Joined { shape, programs: vec![], on: vec![], names: vec![], places: vec![], exchanges: vec![] };
+        let unit = &schedules.units[number];
+        let mut bytes_into = vec![0; unit.shape.nodes().len()];
+        for edge in unit.shape.edges().iter().filter(|edge| edge.is_data()) {
+            let bytes: &mut u64 = &mut bytes_into[edge.target.index()];
+            *bytes = bytes.saturating_add(unit.shape.nodes()[edge.source.index()].bytes.unwrap_or(0));
+        }
+        let (meetings, messages, begins) = (Vec::new(), HashMap::new(), Vec::new());
+        Self { schedules, number, unit, joined, meetings, bytes_into, messages, begins }
+    }
+
+    fn add_node(&mut self, node: NodeShape, place: u32) -> NodeId {
+        self.joined.places.push(place);
+        self.joined.shape.push(node)
+    }
+
+    fn add_stream(&mut self, kind: StreamKind, on: On, names: (String, String)) -> u32 {
+        self.joined.programs.push((kind, Vec::new()));
+        self.joined.on.push(on);
+        self.joined.names.push(names);
+        self.joined.programs.len() as u32 - 1
+    }
+
+    /// Adds the node of an exchange, with its stream.
+    fn wire(&mut self, of: NodeId, on: On, what: What) -> Wire {
+        let shape = &self.unit.shape.nodes()[of.index()];
+        let bytes = shape.bytes.unwrap_or(self.bytes_into[of.index()]);
+        let node = self.add_node(bare(shape), 0);
+        let name = match on {
+            On::Link(rank) => format!("link of rank {rank}"),
+            _ => "network".to_owned(),
+        };
+        let stream = self.add_stream(StreamKind::Host, on, (name, shape.name.to_string()));
+        self.joined.exchanges.push(Exchanged { node, what, bytes });
+        self.begins.push(Vec::new());
+        Wire { node, stream }
+    }
+
+    fn add_meetings(&mut self) {
+        for node in self.unit.meetings() {
+            let shape = &self.unit.shape.nodes()[node.index()];
+            let what = match (&shape.communication, &shape.control) {
+                (Some(communication), _) => What::Exchange(communication.exchange.clone()),
+                (None, Some(control)) => What::Control(control.clone(), self.inside(node)),
+                (None, None) => continue,
+            };
+            let wire = self.wire(node, On::Network, what);
+            self.meetings.push((node, wire));
+        }
+    }
+
+    /// Returns the units inside of a loop or a branch.
+    fn inside(&self, node: NodeId) -> Vec<(Role, usize)> {
+        let units = self.schedules.units.iter().zip(0..);
+        units.filter_map(|(unit, at)| Some((unit.role_in(self.number, node)?, at))).collect()
+    }
+
+    fn add_messages(&mut self) {
+        let all = ends(self.unit, self.schedules.ranks()).expect("they were checked before");
+        for ((from, to), Ends { sends, receives }) in all {
+            for (&send, &receive) in sends.iter().zip(&receives) {
+                let exchange = Exchange::SendTo { to: to.into() };
+                let wire = self.wire(send, On::Link(from), What::Exchange(exchange));
+                self.messages.insert((send, from), wire);
+                self.messages.insert((receive, to), wire);
+            }
+        }
+    }
+
+    /// Returns the schedule of this unit on a rank, and its nodes.
+    fn schedule(&self, rank: u32) -> (&'a Schedule, Option<&'a [NodeId]>) {
+        let schedule = self.schedules.of(rank);
+        if self.number == 0 {
+            return (schedule, Some(self.schedules.nodes(rank)));
+        }
+        let path = self.unit.path();
+        let at = (0..schedule.inner().len()).find(|&inner| schedule.inner_path(inner) == path);
+        (schedule.inner()[at.expect("each rank has the graphs that communicate")].schedule(), None)
+    }
+
+    fn add_rank(&mut self, rank: u32) {
+        let (schedule, nodes) = self.schedule(rank);
+        let mut places = vec![0; schedule.order().len()];
+        schedule.order().iter().zip(0..).for_each(|(node, place)| places[node.index()] = place);
+        let first = self.joined.shape.nodes().len() as u32;
+        let of_whole = |node: NodeId| nodes.map_or(node, |nodes| nodes[node.index()]);
+        for (node, place) in schedule.shape().ids().zip(places) {
+            let of = &schedule.shape().nodes()[node.index()];
+            let exchanges = of.communication.is_some() || self.unit.inside.contains_key(&of_whole(node));
+            let shape = if exchanges { end(of) } else { NodeShape { cost_us: schedule.takes_us(node), ..bare(of) } };
+            self.add_node(shape, place);
+        }
+        let mut adding = Rank { rank, first, starts: HashMap::new(), points: HashMap::new(), before: HashMap::new() };
+        adding.add_starts(self, schedule, nodes);
+        adding.add_programs(self, schedule, of_whole);
+        for edge in schedule.shape().edges() {
+            let (source, target) = (adding.node(edge.source), adding.node(edge.target));
+            let target = adding.starts.get(&edge.target).map_or(target, |(start, _)| *start);
+            self.joined.shape.edge(Edge { source, target, ..*edge });
+        }
+    }
+
+    /// Lets each exchange wait for its starts, and all that receive it come behind it.
+    fn link(&mut self) {
+        for (exchanged, stream) in self.joined.exchanges.iter().zip(0_u32..) {
+            let begins = std::mem::take(&mut self.begins[stream as usize]);
+            let waits = begins.iter().map(|(point, _)| Step::Wait(*point));
+            let behind = [Step::Run(exchanged.node), Step::Record(Point::new(stream, 1))];
+            self.joined.programs[stream as usize].1 = waits.chain(behind).collect();
+            begins.iter().for_each(|&(_, before)| self.joined.shape.order(before, exchanged.node));
+        }
+    }
+}
+
+/// Returns what a simulation needs of a node.
+fn bare(shape: &NodeShape) -> NodeShape {
+    NodeShape { control: None, communication: None, ranks: None, phase: None, ..shape.clone() }
+}
+
+/// Returns the start or the end of an exchange on a rank: the exchange has its time, and no core is busy with
+/// it.
+fn end(shape: &NodeShape) -> NodeShape {
+    let communication = shape.communication.clone().unwrap_or_else(|| Arc::new(Communication::new(Exchange::Barrier)));
+    NodeShape { cost_us: 0.0, communication: Some(communication), ..bare(shape) }
+}
+
+/// The programs of one rank while they are added.
+struct Rank {
+    rank: u32,
+    /// The number of its first node.
+    first: u32,
+    /// The starts of its collectives, and of its loops and branches that communicate, each with its wire.
+    starts: HashMap<NodeId, (NodeId, Wire)>,
+    /// The new place of each point.
+    points: HashMap<Point, Point>,
+    /// The collective that starts before each collective.
+    before: HashMap<NodeId, NodeId>,
+}
+
+impl Rank {
+    fn node(&self, node: NodeId) -> NodeId {
+        NodeId(self.first + node.0)
+    }
+
+    /// Adds a node for the start of each collective.
+    fn add_starts(&mut self, to: &mut Joining<'_>, schedule: &Schedule, nodes: Option<&[NodeId]>) {
+        let mut last: Option<(NodeId, NodeId)> = None;
+        for at in 0..to.meetings.len() {
+            let (meeting, wire) = to.meetings[at];
+            let found = nodes.map_or(Ok(meeting.index()), |nodes| nodes.binary_search(&meeting));
+            let node = NodeId(found.expect("all ranks have the nodes in which they meet") as u32);
+            let shape = end(&schedule.shape().nodes()[node.index()]);
+            let name = format!("{} starts", shape.name).into();
+            let start = to.add_node(NodeShape { name, ..shape }, to.joined.places[self.node(node).index()]);
+            self.starts.insert(node, (start, wire));
+            if let Some((before, started)) = last.replace((node, start)) {
+                self.before.insert(node, before);
+                to.joined.shape.order(started, start);
+            }
+        }
+    }
+
+    fn add_programs(&mut self, to: &mut Joining<'_>, schedule: &Schedule, of_whole: impl Fn(NodeId) -> NodeId) {
+        let first = to.joined.programs.len() as u32;
+        // The points of a stream get new numbers: starts and sends have points, too.
+        let mut began: HashMap<NodeId, Point> = HashMap::new();
+        for stream in 0..schedule.streams() {
+            let mut seq = 0;
+            let mut next = || {
+                seq += 1;
+                Point::new(first + stream, seq)
+            };
+            for step in schedule.steps(stream) {
+                match *step {
+                    Step::Record(point) => _ = self.points.insert(point, next()),
+                    Step::Run(node) if self.begins(to, of_whole(node), node) => _ = began.insert(node, next()),
+                    _ => {}
+                }
+            }
+        }
+        for stream in 0..schedule.streams() {
+            let kind = schedule.kind(stream);
+            let name = format!("rank {} {}", self.rank, schedule.stream_name(stream));
+            let label = format!("{}.{}", self.rank, schedule.id(stream));
+            let own = to.add_stream(kind, On::Rank(self.rank), (name, label));
+            let mut steps = Vec::with_capacity(schedule.steps(stream).len());
+            for step in schedule.steps(stream) {
+                match *step {
+                    Step::Run(node) => self.add_run(to, &mut steps, (node, of_whole(node)), &began),
+                    Step::Record(point) => steps.push(Step::Record(self.points[&point])),
+                    Step::Wait(point) if point.seq > 0 => steps.push(Step::Wait(self.points[&point])),
+                    Step::Wait(_) | Step::Release(_) => {}
+                }
+            }
+            to.joined.programs[own as usize].1 = steps;
+        }
+    }
+
+    /// Returns whether an exchange waits for a node of this rank.
+    fn begins(&self, to: &Joining<'_>, whole: NodeId, node: NodeId) -> bool {
+        self.starts.contains_key(&node) || (to.messages.contains_key(&(whole, self.rank)) && is_send(to.unit, whole))
+    }
+
+    fn add_run(
+        &self,
+        to: &mut Joining<'_>,
+        steps: &mut Vec<Step>,
+        (node, whole): (NodeId, NodeId),
+        began: &HashMap<NodeId, Point>,
+    ) {
+        let run = Step::Run(self.node(node));
+        if let Some(&(start, wire)) = self.starts.get(&node) {
+            let point = began[&node];
+            let before = self.before.get(&node).map(|before| began[before]).filter(|before| before.stream != point.stream);
+            steps.extend(before.map(Step::Wait));
+            steps.extend([Step::Run(start), Step::Record(point), Step::Wait(Point::new(wire.stream, 1)), run]);
+            to.begins[wire.stream as usize].push((point, start));
+            to.joined.shape.order(wire.node, self.node(node));
+            return;
+        }
+        match to.messages.get(&(whole, self.rank)).copied() {
+            Some(wire) if is_send(to.unit, whole) => {
+                steps.extend([run, Step::Record(began[&node])]);
+                to.begins[wire.stream as usize].push((began[&node], self.node(node)));
+            }
+            Some(wire) => {
+                steps.extend([Step::Wait(Point::new(wire.stream, 1)), run]);
+                to.joined.shape.order(wire.node, self.node(node));
+            }
+            None => steps.push(run),
+        }
+    }
+}
+
+fn is_send(unit: &Unit, node: NodeId) -> bool {
+    let communication = unit.shape.nodes()[node.index()].communication.as_ref();
+    communication.is_some_and(|communication| matches!(communication.exchange, Exchange::SendTo { .. }))
+}

@@ -1,0 +1,217 @@
+//! The schedules of all ranks of a shape.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use super::joined::Joined;
+use super::pairs::check_pairs;
+use super::split::check_places;
+use super::units::Unit;
+use super::waits::Starts;
+use super::whole::Whole;
+use crate::error::{Kind, Result};
+use crate::graph::{NodeId, Shape};
+use crate::plan::{Policy, Schedule};
+
+/// The most ranks.
+pub(crate) const RANKS_MAX: u32 = 1 << 16;
+
+/// The schedules of all ranks of a shape, for planning: what each rank runs, and what it exchanges with which
+/// other ranks. Made by [`Shape::schedule_ranks`].
+///
+/// [`Simulation::of_ranks`](crate::sim::Simulation::of_ranks) runs them in virtual time, over links with a
+/// latency and a bandwidth.
+///
+/// `{}` writes the schedule of each rank. Ranks with the same one stand together.
+///
+/// # Examples
+/// ```
+/// use anabranch::graph::{Backend, Ranks, Shape};
+///
+/// let mut shape = Shape::new();
+/// let [load, scale] = ["load", "scale"].map(|name| shape.node(name, Backend::Cpu));
+/// shape.read(load, 0, scale);
+/// shape.nodes_mut()[load.index()].ranks = Some(Ranks::One(0));
+/// shape.nodes_mut()[scale.index()].ranks = Some(Ranks::One(1));
+///
+/// let schedules = shape.schedule_ranks(2, &anabranch::Ranked::default())?;
+/// assert_eq!(
+///     schedules.to_string(),
+///     "\
+/// rank 0: policy ranked: 2 nodes, 1 host stream, 0 records, 0 waits
+/// host 0   run load · run load to rank 1
+///
+/// rank 1: policy ranked: 2 nodes, 1 host stream, 0 records, 0 waits
+/// host 0   run load from rank 0 · run scale
+/// "
+/// );
+/// # Ok::<(), anabranch::Error>(())
+/// ```
+pub struct RankSchedules {
+    /// The units of the whole graph, with its transfers.
+    pub(super) units: Vec<Unit>,
+    pub(super) starts: Starts,
+    /// The schedules that differ, each with the node of the whole graph for each of its nodes.
+    schedules: Vec<(Schedule, Vec<NodeId>)>,
+    /// The schedule of each rank.
+    of: Vec<u32>,
+}
+
+impl Shape {
+    /// Compiles a schedule for each of some ranks. Nodes with a rank ([`NodeShape::ranks`]) run there, all
+    /// others on all ranks; what crosses from rank to rank gets nodes that send and receive it, as in
+    /// [`Graph::compile_for`](crate::Graph::compile_for).
+    ///
+    /// O(n + m) for the nodes and edges of all ranks together. Ranks that run the same nodes in the same
+    /// order share a schedule.
+    ///
+    /// # Errors
+    /// As [`Shape::schedule_with`]; if there are no ranks, or more than 65,536; in addition those of
+    /// [`Graph::compile_for`](crate::Graph::compile_for), except that a shape does not know which values are
+    /// the same on all ranks.
+    ///
+    /// [`NodeShape::ranks`]: crate::graph::NodeShape::ranks
+    pub fn schedule_ranks(&self, ranks: u32, policy: &dyn Policy) -> Result<RankSchedules> {
+        check_count(ranks)?;
+        let (shape, inner) = self.checked_shapes()?;
+        let mut units = Unit::all(&shape, &inner);
+        check_places(&units, ranks)?;
+        let whole = Whole::new(self, ranks, !units[0].inside.is_empty());
+        if !whole.is_uniform() {
+            let (shape, inner) = whole.shape.checked_shapes()?;
+            units = Unit::all(&shape, &inner);
+        }
+        check_pairs(&units, ranks)?;
+        let starts = Starts::new(&units, ranks)?;
+        RankSchedules { units, starts, schedules: Vec::new(), of: Vec::new() }.filled(&whole, ranks, policy)
+    }
+}
+
+/// Checks a number of ranks.
+pub(crate) fn check_count(ranks: u32) -> Result<()> {
+    if (1..=RANKS_MAX).contains(&ranks) {
+        return Ok(());
+    }
+    let (what, got, limit) = ("the number of ranks, at least 1,".into(), ranks as usize, RANKS_MAX as usize);
+    Err(Kind::Limit { what, got, limit }.into())
+}
+
+impl RankSchedules {
+    fn filled(mut self, whole: &Whole, ranks: u32, policy: &dyn Policy) -> Result<Self> {
+        let starts = self.starts.by_rank(ranks);
+        let units: HashMap<String, usize> = self.units.iter().zip(0..).map(|(unit, at)| (unit.path(), at)).collect();
+        // Ranks with the same nodes differ only in the order in which they start to communicate.
+        let mut known: HashMap<Vec<&Vec<NodeId>>, u32> = HashMap::new();
+        for rank in 0..ranks {
+            let key: Vec<&Vec<NodeId>> = starts.iter().map(|unit| &unit[rank as usize % unit.len()]).collect();
+            if whole.is_uniform()
+                && let Some(&known) = known.get(&key)
+            {
+                self.of.push(known);
+                continue;
+            }
+            let (mut part, nodes) = whole.part(rank);
+            let local = |node: &NodeId| nodes.binary_search(node).ok().map(|at| NodeId(at as u32));
+            part.set_starts(key[0].iter().filter_map(local).collect());
+            let inner = |path: &str| units.get(path).map_or_else(Vec::new, |&unit| key[unit].clone());
+            let schedule = part.schedule_in_order(policy, inner).map_err(|error| error.within(format!("rank {rank}")))?;
+            known.insert(key, self.schedules.len() as u32);
+            self.of.push(self.schedules.len() as u32);
+            self.schedules.push((schedule, nodes));
+        }
+        Ok(self)
+    }
+
+    /// Returns the number of ranks.
+    pub fn ranks(&self) -> u32 {
+        self.of.len() as u32
+    }
+
+    /// Returns the schedule of a rank.
+    ///
+    /// # Panics
+    /// If there is no such rank.
+    pub fn of(&self, rank: u32) -> &Schedule {
+        &self.schedules[self.of[rank as usize] as usize].0
+    }
+
+    /// Returns the shape of all ranks together, with the nodes that send and receive what crosses.
+    pub fn whole(&self) -> &Arc<Shape> {
+        &self.units[0].shape
+    }
+
+    /// Returns the number of graphs: the graph and those inside.
+    pub(crate) fn units(&self) -> usize {
+        self.units.len()
+    }
+
+    /// For each node of a rank's schedule, returns the node of the whole shape.
+    pub(super) fn nodes(&self, rank: u32) -> &[NodeId] {
+        &self.schedules[self.of[rank as usize] as usize].1
+    }
+
+    /// Checks the schedules of all ranks with [`Shape::verify_programs`]; and all of them together: every
+    /// send has its receive, what a rank reads was sent before, and no ranks wait for each other in a cycle.
+    /// The check reads the programs of the ranks. It does not use the order by which they were made.
+    ///
+    /// # Errors
+    /// The first fault. For schedules of this library, an error is a defect of the library.
+    pub fn verify(&self) -> Result<()> {
+        let mut is_checked = vec![false; self.schedules.len()];
+        for (rank, &schedule) in (0..).zip(&self.of) {
+            if !std::mem::replace(&mut is_checked[schedule as usize], true) {
+                self.of(rank).verify().map_err(|error| error.within(format!("rank {rank}")))?;
+            }
+        }
+        check_pairs(&self.units, self.ranks())?;
+        (0..self.units.len()).filter_map(|unit| Joined::of(self, unit)).try_for_each(|joined| joined.verify())
+    }
+
+    /// Writes the schedules as JSON: `[{"ranks": [0, 1], "plan": {...}}, ...]`, with the plans that
+    /// [`Schedule::to_json`] writes.
+    #[cfg(feature = "json")]
+    pub fn to_json(&self) -> String {
+        let plans = self.distinct().map(|(schedule, ranks)| {
+            let plan = schedule.to_json().replace('\n', "\n    ");
+            format!("  {{\n    \"ranks\": {ranks:?},\n    \"plan\": {plan}\n  }}")
+        });
+        format!("[\n{}\n]", plans.collect::<Vec<_>>().join(",\n"))
+    }
+
+    /// Returns each schedule that differs, with its ranks.
+    fn distinct(&self) -> impl Iterator<Item = (&Schedule, Vec<u32>)> {
+        let mut ranks = vec![Vec::new(); self.schedules.len()];
+        (0..).zip(&self.of).for_each(|(rank, &schedule): (u32, _)| ranks[schedule as usize].push(rank));
+        self.schedules.iter().map(|(schedule, _)| schedule).zip(ranks)
+    }
+}
+
+impl fmt::Display for RankSchedules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, (schedule, ranks)) in self.distinct().enumerate() {
+            let gap = if at == 0 { "" } else { "\n" };
+            write!(f, "{gap}{}: {schedule}", ranks_text(&ranks))?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the text for some ranks: `rank 3`, `ranks 0 to 9`, `ranks 0, 2`.
+fn ranks_text(ranks: &[u32]) -> String {
+    let runs = ranks.chunk_by(|one, next| one + 1 == *next).map(|run| match run {
+        [one] => one.to_string(),
+        [one, next] => format!("{one}, {next}"),
+        [first, .., last] => format!("{first} to {last}"),
+        [] => String::new(),
+    });
+    let runs: Vec<String> = runs.collect();
+    format!("rank{} {}", if ranks.len() == 1 { "" } else { "s" }, runs.join(", "))
+}
+
+impl fmt::Debug for RankSchedules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (ranks, schedules) = (self.ranks(), self.schedules.len());
+        f.debug_struct("RankSchedules").field("ranks", &ranks).field("schedules", &schedules).finish_non_exhaustive()
+    }
+}
