@@ -44,6 +44,7 @@ impl Graph {
         let (shape, inner) = self.checked_shapes()?;
         let mut units = Unit::all(&shape, &inner);
         check_places(&units, place.size)?;
+        check_pairs(&units, place.size)?;
         let is_placed = self.shape().nodes().iter().any(|node| Ranks::one(node.ranks).is_some());
         let spread = if is_placed { Some(Spread::new(self, &units[0], place)?) } else { None };
         let whole = spread.as_ref().map_or(self, |spread| &spread.graph);
@@ -53,7 +54,6 @@ impl Graph {
             units = Unit::all(&shape, &inner);
         }
         check_same(whole)?;
-        check_pairs(&units, place.size)?;
         let starts = Starts::new(&units, place.size)?.of(place.rank, &units);
         let context = whole.context.map(|slot| {
             let order = Arc::new(Order::new(whole, &units, place.rank, place.size));

@@ -90,7 +90,7 @@ impl Spread {
             keeps.for_each(|(_, value)| *value = to);
         }
         for (edge, source) in self.graph.shape_mut().edges_mut().iter_mut().zip(sources) {
-            source.iter().for_each(|source| *edge = edge.from_value(*source, 0));
+            source.iter().for_each(|source| *edge = edge.reading(*source, 0));
         }
     }
 
@@ -109,7 +109,7 @@ impl Spread {
         let instead = |node: NodeId| own.binary_search_by_key(&node, |(_, node)| *node).ok().map(|at| own[at].0);
         for edge in self.graph.shape_mut().edges_mut() {
             if let Some(transfer) = instead(edge.source) {
-                *edge = edge.from_value(transfer.source, transfer.output.unwrap_or(0));
+                *edge = edge.reading(transfer.source, transfer.output.unwrap_or(0));
             }
         }
         let shape = self.graph.shape();

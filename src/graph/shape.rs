@@ -162,7 +162,7 @@ impl Edge {
     }
 
     /// Returns the same edge from another node: it reads this value of it, if it reads one.
-    pub(crate) fn from_value(mut self, source: NodeId, value: u32) -> Self {
+    pub(crate) fn reading(mut self, source: NodeId, value: u32) -> Self {
         self.source = source;
         if let EdgeKind::Data { output, .. } = &mut self.kind {
             *output = value;

@@ -1,17 +1,12 @@
 //! The checks that a graph must pass before it is compiled: those of its shape, and those of its values,
 //! which need the complete graph.
 
-use std::sync::Arc;
-
 use super::compile::FRAME_BYTES_MAX;
 use super::fabric::Fabric;
-use super::nest::{Nested, within};
+use super::nest::{Nested, Shapes, within};
 use crate::error::{Error, Kind, Result};
-use crate::graph::{Graph, Kept, Maker, NodeId, Shape, check, explain_cycle};
+use crate::graph::{Graph, Kept, Maker, NodeId, check, explain_cycle};
 use crate::name::Name;
-
-/// The shapes of all inner graphs.
-type Inner = Vec<Nested<Arc<Shape>>>;
 
 impl Graph {
     /// Checks that the graph is not that of a pipeline.
@@ -32,7 +27,7 @@ impl Graph {
     ///
     /// # Errors
     /// Those of [`Graph::compile`], except those of policies.
-    pub(crate) fn checked_shapes(&self) -> Result<(Arc<Shape>, Inner)> {
+    pub(crate) fn checked_shapes(&self) -> Result<Shapes> {
         let nested = self.nested();
         let shapes = self.checked(&nested)?;
         Fabric::new(self, &nested)?;
@@ -40,7 +35,7 @@ impl Graph {
     }
 
     /// Checks the graph and its inner graphs. Returns their shapes.
-    pub(super) fn checked(&self, nested: &[Nested<&Graph>]) -> Result<(Arc<Shape>, Inner)> {
+    pub(super) fn checked(&self, nested: &[Nested<&Graph>]) -> Result<Shapes> {
         if let Some(fault) = self.fault() {
             return Err(fault);
         }

@@ -17,6 +17,9 @@ pub(crate) struct Nested<T> {
     pub(crate) graph: T,
 }
 
+/// The shape of a graph, and those of all inner graphs.
+pub(crate) type Shapes = (Arc<Shape>, Vec<Nested<Arc<Shape>>>);
+
 impl<T> Nested<T> {
     /// Returns the same inner graph in another form.
     pub(super) fn map<U>(&self, change: impl FnOnce(&T) -> U) -> Nested<U> {
@@ -89,7 +92,7 @@ impl Shape {
 
     /// Checks the shape, and the shapes of all inner graphs. Returns them with the orders that make each
     /// taker the last reader.
-    pub(crate) fn checked_shapes(&self) -> Result<(Arc<Shape>, Vec<Nested<Arc<Shape>>>)> {
+    pub(crate) fn checked_shapes(&self) -> Result<Shapes> {
         check(self)?;
         let shape = take_last(&Arc::new(self.clone()))?;
         let mut inner = self.nested();

@@ -11,8 +11,8 @@ const WIDTH: usize = 110;
 /// The label of the nodes that communicate.
 const STARTS: &str = "exchange";
 
-/// Prints a header, then the program of each stream as a row. A graph that communicates with other ranks has a
-/// row with its exchanges, in the order in which they start. Each inner graph follows in the same form, by
+/// Prints a header, then the program of each stream as a row. A graph that communicates with other ranks has
+/// a row with its exchanges, in the order in which they start. Each inner graph follows in the same form, by
 /// its path.
 ///
 /// A point prints as `stream@record`. O(steps).

@@ -77,12 +77,12 @@ impl Shape {
         let (shape, inner) = self.checked_shapes()?;
         let mut units = Unit::all(&shape, &inner);
         check_places(&units, ranks)?;
+        check_pairs(&units, ranks)?;
         let whole = Whole::new(self, ranks, !units[0].inside.is_empty());
         if !whole.is_uniform() {
             let (shape, inner) = whole.shape.checked_shapes()?;
             units = Unit::all(&shape, &inner);
         }
-        check_pairs(&units, ranks)?;
         let starts = Starts::new(&units, ranks)?;
         RankSchedules { units, starts, schedules: Vec::new(), of: Vec::new() }.filled(&whole, ranks, policy)
     }

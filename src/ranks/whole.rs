@@ -38,7 +38,7 @@ impl Whole {
         let arrival = |edge: &Edge| transfers.serving(shape, edge).map(|at| arrivals[at as usize]);
         let sources: Vec<Option<NodeId>> = shape.edges().iter().map(arrival).collect();
         for (edge, source) in whole.edges_mut().iter_mut().zip(sources) {
-            source.into_iter().for_each(|source| *edge = edge.from_value(source, 0));
+            source.into_iter().for_each(|source| *edge = edge.reading(source, 0));
         }
         let mut own = vec![HashMap::new(); size as usize];
         for (transfer, &arrival) in transfers.all.iter().zip(&arrivals) {
@@ -82,7 +82,7 @@ impl Whole {
         let mut edges: Vec<u32> = nodes.iter().flat_map(|node| &self.into[node.index()]).copied().collect();
         edges.sort_unstable();
         for edge in edges.into_iter().map(|at| self.shape.edges()[at as usize]) {
-            let from = own.get(&edge.source).map(|is| edge.from_value(is.source, is.output.unwrap_or(0)));
+            let from = own.get(&edge.source).map(|is| edge.reading(is.source, is.output.unwrap_or(0)));
             let edge = from.unwrap_or(edge);
             // A broadcast reads nothing on the ranks that get the value.
             if let (Some(source), Some(target)) = (local(edge.source), local(edge.target)) {

@@ -178,11 +178,11 @@ fn what_cannot_be_exchanged_is_named_with_its_place() {
     let fault = |node: &str| {
         Shape::from_json(&format!("{{\"nodes\": [{{\"name\": \"a\", \"backend\": \"cpu\", {node}}}]}}")).unwrap_err().to_string()
     };
-    insta::assert_snapshot!(fault(r#""exchange": "gossip""#), @"");
-    insta::assert_snapshot!(fault(r#""exchange": {"send-to": {"to": "left"}}"#), @"");
-    insta::assert_snapshot!(fault(r#""exchange": {"broadcast": {}}"#), @"");
-    insta::assert_snapshot!(fault(r#""ranks": "some""#), @"");
-    insta::assert_snapshot!(fault(r#""of": "f64""#), @"");
+    insta::assert_snapshot!(fault(r#""exchange": "gossip""#), @"nodes[0].exchange: unknown variant `gossip`, expected one of `all-reduce`, `all-gather`, `reduce-scatter`, `broadcast`, `all-to-all`, `barrier`, `send-recv`, `send-to`, `recv-from` at line 1 column 63");
+    insta::assert_snapshot!(fault(r#""exchange": {"send-to": {"to": "left"}}"#), @r#"nodes[0].exchange.send-to.to: expected a rank, a list of ranks and nulls, {"shift": 1} or {"beyond": 0} at line 1 column 81"#);
+    insta::assert_snapshot!(fault(r#""exchange": {"broadcast": {}}"#), @"nodes[0].exchange.broadcast: missing field `root` at line 1 column 71");
+    insta::assert_snapshot!(fault(r#""ranks": "some""#), @r#"nodes[0].ranks: expected the number of a rank, "same" or "each" at line 1 column 59"#);
+    insta::assert_snapshot!(fault(r#""of": "f64""#), @"nodes[0]: `of` and `operator` are for a node with an `exchange` at line 1 column 55");
 }
 
 /// Makes a shape by hand. With `states`, it is the inside of a loop or branch of that many states.

@@ -40,8 +40,8 @@ fn plans_of_ranks_print_as_they_did() {
         let text = printed(&["plan", "graphs/ranks.json", "--ranks", "3", "--format", format]);
         assert_snapshot(&format!("ranks.{}", if format == "text" { "txt" } else { format }), &text);
     }
-    let simulated = printed(&["simulate", "graphs/ranks.json", "--ranks", "3", "--latency-us", "1", "--cores", "1"]);
-    assert!(simulated.ends_with("3 ranks, 11 nodes, 5 of them exchange values, makespan 43.801 us\n"), "{simulated}");
+    let simulated = printed(&["simulate", "graphs/ranks.json", "--ranks", "3", "--latency-us", "3", "--cores", "1"]);
+    assert!(simulated.ends_with("3 ranks, 11 nodes, 5 of them exchange values, makespan 46.002 us\n"), "{simulated}");
     let verified = printed(&["verify", "graphs/ranks.json", "--ranks", "3"]);
     assert_eq!(verified.lines().count(), 7);
     assert!(

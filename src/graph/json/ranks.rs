@@ -8,7 +8,7 @@ use crate::graph::communication::{Communication, Exchange, Peer, Peers, Ranks};
 
 /// The ranks on which a node runs: a number, or a word.
 #[derive(Clone, Copy, Deserialize, Serialize)]
-#[serde(untagged, expecting = "the number of a rank, \"same\" or \"each\"")]
+#[serde(untagged, expecting = "expected the number of a rank, \"same\" or \"each\"")]
 pub(super) enum RanksForm {
     One(u32),
     All(AllForm),
@@ -56,7 +56,7 @@ pub(super) enum ExchangeForm {
 
 /// The other rank, for each rank.
 #[derive(Deserialize, Serialize)]
-#[serde(untagged, expecting = "a rank, a list of ranks and nulls, {\"shift\": 1} or {\"beyond\": 0}")]
+#[serde(untagged, expecting = "expected a rank, a list of ranks and nulls, {\"shift\": 1} or {\"beyond\": 0}")]
 pub(super) enum PeerForm {
     One(u32),
     Table(Vec<Option<u32>>),
