@@ -1,108 +1,137 @@
-//! Question: what does an exchange between ranks cost here, compared with the same exchange in C over MPI?
+//! Question: what does an exchange between ranks cost here, compared with the same exchange in C over MPI? Does
+//! work go on beside it? How much faster are two ranks than one?
 //!
-//! Method: two ranks on one machine. A ping-pong awaits each message; an all-reduce is awaited before the
-//! next one. A figure is the time of one message, or of one all-reduce. Each round starts both programs, one
-//! after the other; the tables give the median over the rounds.
+//! Method: two processes on one machine. A ping-pong awaits each message; an all-reduce is awaited before the
+//! next one. C makes the same calls, which do not block, and waits for each; and MPI's blocking calls. Each
+//! round starts all programs, one after the other. The tables give medians over the rounds.
+//!
+//! *Overlap*: an all-reduce to which the other rank comes 20 ms late, and a node that computes for about 20
+//! ms, alone and in one graph. Ideal is the longer of the two.
+//!
+//! *Solver*: the conjugate gradients of the example `ranks` on a grid of 512 x 512 points, one worker each.
+//!
+//! ```text
+//! cargo bench --all-features --bench comm                 prints the tables
+//! cargo bench --all-features --bench comm -- --write      and writes them into docs/performance/comm.md
+//! ```
 #![allow(clippy::unwrap_used)]
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Instant;
+#[path = "../../examples/programs/ranks/graph.rs"]
+mod graph;
+#[path = "../../examples/programs/ranks/grid.rs"]
+#[allow(dead_code)]
+mod grid;
+#[path = "../run/report/markers.rs"]
+#[allow(dead_code)]
+mod markers;
+mod rank;
+#[path = "../run/report/table.rs"]
+#[allow(dead_code)]
+mod table;
 
-use anabranch::comm::World;
-use anabranch::scope::Sum;
-use anabranch::{Executor, Flow};
-use futures::executor::block_on;
+use std::collections::HashMap;
+use std::path::Path;
+use std::process::Command;
+
+use clap::Parser;
+
+use crate::markers::Output;
+use crate::table::{Table, median};
 
 /// Set for the processes that are ranks.
 const RANK: &str = "ANABRANCH_BENCH_RANK";
+/// Sizes in bytes, and how many exchanges are timed.
 const SIZES: [(usize, usize); 6] =
     [(8, 20_000), (1 << 10, 20_000), (1 << 16, 3_000), (1 << 20, 400), (1 << 24, 20), (1 << 26, 8)];
 
+/// Compares exchanges between ranks with those in C.
+#[derive(Parser)]
+struct Args {
+    /// The number of rounds.
+    #[arg(long, default_value_t = 3)]
+    rounds: u32,
+    #[command(flatten)]
+    output: Output,
+}
+
 fn main() {
     if std::env::var_os(RANK).is_some() {
-        return rank();
+        return rank::run();
     }
-    let rounds = 3;
+    let args = Args::parse();
+    let mut report = Vec::new();
     for (name, compiler, arguments) in
-        [("openmpi", "mpicc.openmpi", &["--allow-run-as-root", "--oversubscribe"][..]), ("mpich", "mpicc.mpich", &[])]
+        [("Open MPI", "openmpi", &["--allow-run-as-root", "--oversubscribe"][..]), ("MPICH", "mpich", &[])]
     {
-        let raw = std::env::temp_dir().join(format!("anabranch-bench-comm-{name}"));
-        let built = Command::new(compiler).args(["-O2", "-o"]).arg(&raw).arg("benches/comm/raw.c").status();
+        let raw = std::env::temp_dir().join(format!("anabranch-bench-comm-{compiler}"));
+        let built = Command::new(format!("mpicc.{compiler}")).args(["-O2", "-o"]).arg(&raw).arg("benches/comm/raw.c").status();
         if !built.is_ok_and(|status| status.success()) {
-            println!("skipped: no {compiler}");
+            println!("skipped: no mpicc.{compiler}");
             continue;
         }
+        let mpi = Mpi { launcher: format!("mpirun.{compiler}"), arguments };
         let (mut theirs, mut ours) = (Figures::new(), Figures::new());
-        for _ in 0..rounds {
+        for _ in 0..args.rounds {
             let sizes = SIZES.iter().flat_map(|(bytes, rounds)| [bytes.to_string(), rounds.to_string()]);
-            launch(name, arguments, &raw, &sizes.collect::<Vec<_>>(), &mut theirs);
-            launch(name, arguments, &std::env::current_exe().unwrap(), &[], &mut ours);
+            mpi.launch(2, &raw, &sizes.collect::<Vec<_>>(), &mut theirs);
+            let own = std::env::current_exe().unwrap();
+            mpi.launch(2, &own, &[], &mut ours);
+            mpi.launch(1, &own, &[], &mut ours);
         }
-        println!("| {name} | bytes | C, us | ours, us | ratio | difference, us |\n|---|---:|---:|---:|---:|---:|");
-        for (key, theirs) in &theirs {
-            let (theirs, ours) = (median(theirs) / 1e3, median(&ours[key]) / 1e3);
-            println!("| {} | {} | {theirs:.2} | {ours:.2} | {:.2} | {:.2} |", key.0, key.1, ours / theirs, ours - theirs);
+        report.push(exchanges(name, &theirs, &ours));
+        report.push(whole_programs(name, &ours));
+    }
+    args.output.publish("bench:comm", &report.join("\n\n"));
+}
+
+/// By the name of an exchange and its bytes: the nanoseconds in each round.
+type Figures = HashMap<(String, usize), Vec<f64>>;
+
+struct Mpi {
+    launcher: String,
+    arguments: &'static [&'static str],
+}
+
+impl Mpi {
+    fn launch(&self, ranks: u32, program: &Path, more: &[String], figures: &mut Figures) {
+        let mut command = Command::new(&self.launcher);
+        command.args(self.arguments).env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1").env(RANK, "1");
+        let output = command.args(["-n", &ranks.to_string()]).arg(program).args(more).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        for line in String::from_utf8_lossy(&output.stdout).lines() {
+            let words: Vec<&str> = line.split(' ').collect();
+            let [name, bytes, ns] = words[..] else { panic!("{line}") };
+            figures.entry((name.to_owned(), bytes.parse().unwrap())).or_default().push(ns.parse().unwrap());
         }
     }
 }
 
-type Figures = BTreeMap<(String, usize), Vec<f64>>;
-
-fn median(figures: &[f64]) -> f64 {
-    let mut sorted = figures.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted[sorted.len() / 2]
+fn us(figures: &Figures, name: &str, bytes: usize) -> f64 {
+    median(&figures[&(name.to_owned(), bytes)]) / 1e3
 }
 
-fn launch(name: &str, arguments: &[&str], program: &Path, more: &[String], figures: &mut Figures) {
-    let mut command = Command::new(PathBuf::from(format!("mpirun.{name}")));
-    command.args(arguments).env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1").env(RANK, "1");
-    let output = command.args(["-n", "2"]).arg(program).args(more).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    for line in String::from_utf8_lossy(&output.stdout).lines() {
-        let mut words = line.split(' ');
-        let (name, bytes, ns) = (words.next().unwrap(), words.next().unwrap(), words.next().unwrap());
-        figures.entry((name.to_owned(), bytes.parse().unwrap())).or_default().push(ns.parse().unwrap());
-    }
-}
-
-fn rank() {
-    let world = World::mpi().unwrap();
-    for (bytes, rounds) in SIZES {
-        let exec = Executor::inline();
-        let (world, rank) = (&world, world.rank());
-        let flow = exec.flow(async |f: &Flow| {
-            let other = 1 - rank;
-            let out = f.value("out", vec![1.0_f64; bytes / 8]);
-            let mut begin = Instant::now();
-            for round in 0..rounds + rounds / 10 + 1 {
-                if round == rounds / 10 + 1 {
-                    f.get(&f.barrier(world, "barrier", &out)).await?;
-                    begin = Instant::now();
-                }
-                if rank == 0 {
-                    f.get(&f.send_to(world, "ping", &out, other)).await?;
-                    f.get(&f.recv_from::<Vec<f64>>(world, "pong", other)).await?;
-                } else {
-                    f.get(&f.recv_from::<Vec<f64>>(world, "ping", other)).await?;
-                    f.get(&f.send_to(world, "pong", &out, other)).await?;
-                }
-            }
-            let ping_pong = begin.elapsed().as_secs_f64() / (2 * rounds) as f64;
-            for round in 0..rounds + rounds / 10 + 1 {
-                if round == rounds / 10 + 1 {
-                    f.get(&f.barrier(world, "barrier", &out)).await?;
-                    begin = Instant::now();
-                }
-                f.get(&f.all_reduce(world, "sum", &out, Sum)).await?;
-            }
-            Ok((ping_pong, begin.elapsed().as_secs_f64() / rounds as f64))
-        });
-        let (ping_pong, all_reduce) = block_on(flow).unwrap();
-        if rank == 0 {
-            println!("ping-pong {bytes} {:.1}\nall-reduce {bytes} {:.1}", 1e9 * ping_pong, 1e9 * all_reduce);
+fn exchanges(mpi: &str, theirs: &Figures, ours: &Figures) -> String {
+    let mut table =
+        Table::new([mpi, "bytes", "C, blocking, µs", "C, same calls, µs", "ours, µs", "ours / same calls", "difference, µs"]);
+    for name in ["ping-pong", "all-reduce"] {
+        for (bytes, _) in SIZES {
+            let (blocking, same) = (us(theirs, &format!("{name}-blocking"), bytes), us(theirs, name, bytes));
+            let own = us(ours, name, bytes);
+            let figures = [blocking, same, own, own / same, own - same].map(|figure| format!("{figure:.2}"));
+            table.push([name.to_owned(), bytes.to_string()].into_iter().chain(figures));
         }
     }
+    table.markdown()
+}
+
+fn whole_programs(mpi: &str, ours: &Figures) -> String {
+    let ms = |name| us(ours, name, 0) / 1e3;
+    let (work, wait, both) = (ms("compute"), ms("wait"), ms("both"));
+    let (one, two) = (ms("solver-1"), ms("solver-2"));
+    let mut table = Table::new([mpi, "alone, ms", "other alone, ms", "together, ms", "of ideal"]);
+    let figures = |figures: [f64; 4]| figures.map(|figure| format!("{figure:.2}"));
+    table.push(["overlap".to_owned()].into_iter().chain(figures([work, wait, both, f64::max(work, wait) / both])));
+    let mut solver = Table::new([mpi, "one rank, ms", "two ranks, ms", "faster"]);
+    solver.push(["solver".to_owned()].into_iter().chain([one, two, one / two].map(|figure| format!("{figure:.2}"))));
+    format!("{}\n\n{}", table.markdown(), solver.markdown())
 }

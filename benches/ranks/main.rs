@@ -2,8 +2,20 @@
 //!
 //! Method: two graphs. In *solver*, all ranks run the same 16 nodes: a step with messages to both neighbours
 //! and two all-reduces. In *grid*, each rank has 10 nodes of its own, and reads values of both neighbours.
-//! Times are medians of the rounds; the last column is the time for all, for each rank.
+//! Times are medians of five rounds.
+//!
+//! ```text
+//! cargo bench --bench ranks                 prints the table
+//! cargo bench --bench ranks -- --write      and writes it into docs/performance/ranks.md
+//! ```
 #![allow(clippy::unwrap_used)]
+
+#[path = "../run/report/markers.rs"]
+#[allow(dead_code)]
+mod markers;
+#[path = "../run/report/table.rs"]
+#[allow(dead_code)]
+mod table;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,25 +23,35 @@ use std::time::Instant;
 use anabranch::Ranked;
 use anabranch::graph::{Backend, Communication, Exchange, NodeId, Peer, Ranks, Shape};
 use anabranch::sim::{Links, Simulation};
+use clap::Parser;
 
-const ROUNDS: usize = 3;
+use crate::markers::Output;
+use crate::table::{Table, median};
+
+const ROUNDS: usize = 5;
+
+/// Plans graphs for many ranks.
+#[derive(Parser)]
+struct Args {
+    #[command(flatten)]
+    output: Output,
+}
 
 fn main() {
-    println!("| graph | ranks | schedules, ms | proof, ms | simulation, ms | all, us a rank |\n|---|---:|---:|---:|---:|---:|");
+    let args = Args::parse();
+    let mut table =
+        Table::new(["graph", "ranks", "schedules, ms", "proof, ms", "simulation, ms", "schedules, µs a rank", "all, µs a rank"]);
     for (name, shape) in [("solver", solver as fn(u32) -> Shape), ("grid", grid)] {
         for ranks in [10, 100, 1_000, 10_000] {
             let shape = shape(ranks);
             let rounds: Vec<[f64; 3]> = (0..ROUNDS).map(|_| round(&shape, ranks)).collect();
-            let median = |at: usize| {
-                let mut all: Vec<f64> = rounds.iter().map(|round| round[at]).collect();
-                all.sort_by(f64::total_cmp);
-                all[ROUNDS / 2]
-            };
-            let [plan, proof, simulation] = [0, 1, 2].map(median);
-            let each = 1e3 * (plan + proof + simulation) / f64::from(ranks);
-            println!("| {name} | {ranks} | {plan:.2} | {proof:.2} | {simulation:.2} | {each:.1} |");
+            let times = [0, 1, 2].map(|at| median(&rounds.iter().map(|round| round[at]).collect::<Vec<_>>()));
+            let each = |ms: f64| format!("{:.1}", 1e3 * ms / f64::from(ranks));
+            let [plan, proof, simulation] = times.map(|time| format!("{time:.2}"));
+            table.push([name.to_owned(), ranks.to_string(), plan, proof, simulation, each(times[0]), each(times.iter().sum())]);
         }
     }
+    args.output.publish("bench:ranks", &table.markdown());
 }
 
 /// Returns the times for the schedules, their proof, and the simulation, in milliseconds.

@@ -11,8 +11,7 @@
 //!
 //! [`Shape::set_starts`]: crate::graph::Shape::set_starts
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::HashMap;
 use std::ops::Range;
 
 use super::pairs::{Ends, ends, ranks_of};
@@ -132,19 +131,20 @@ impl Executions {
     /// that communicate.
     fn order(mut self, unit: &Unit) -> Result<Vec<Start>> {
         let mut place = vec![0; unit.shape.nodes().len()];
-        unit.shape.topological_order().iter().zip(0_u32..).for_each(|(node, at)| place[node.index()] = at);
-        let entry = |all: &Self, at: usize| Reverse((place[all.of(at).0.index()], at));
-        let free = (0..).zip(&self.open).filter(|(_, open)| **open == 0);
-        let mut ready: BinaryHeap<Reverse<(u32, usize)>> = free.map(|(at, _)| entry(&self, at)).collect();
+        unit.shape.topological_order().iter().zip(0..).for_each(|(node, at)| place[node.index()] = at);
+        let free: Vec<usize> = (0..).zip(&self.open).filter(|(_, open)| **open == 0).map(|(at, _)| at).collect();
+        let mut ready = Ready { at: vec![Vec::new(); place.len()], first: 0 };
+        let place_of = |all: &Self, at: usize| place[all.of(at).0.index()];
+        free.into_iter().rev().for_each(|at| ready.push(place_of(&self, at), at));
         let mut order = Vec::new();
-        while let Some(Reverse((_, at))) = ready.pop() {
+        while let Some(at) = ready.pop() {
             let (node, rank) = self.of(at);
             let communicates = unit.shape.nodes()[node.index()].communication.is_some() || unit.inside.contains_key(&node);
             order.extend(rank.filter(|_| communicates).map(|rank| (node, Some(rank))));
             for behind in std::mem::take(&mut self.behind[at]) {
                 self.open[behind] -= 1;
                 if self.open[behind] == 0 {
-                    ready.push(entry(&self, behind));
+                    ready.push(place_of(&self, behind), behind);
                 }
             }
         }
@@ -174,5 +174,27 @@ impl Executions {
             rank.map_or_else(|| format!("{name} (all ranks)"), |rank| format!("{name} (rank {rank})"))
         };
         Kind::Cycle { path: path.into_iter().map(|at| name(at).into()).collect() }.into()
+    }
+}
+
+/// Executions that wait for nothing, by the places of their nodes.
+struct Ready {
+    at: Vec<Vec<usize>>,
+    /// No place before this one has any.
+    first: usize,
+}
+
+impl Ready {
+    fn push(&mut self, place: usize, execution: usize) {
+        self.at[place].push(execution);
+        self.first = self.first.min(place);
+    }
+
+    /// Removes one of the first place that has any.
+    fn pop(&mut self) -> Option<usize> {
+        while self.at.get(self.first)?.is_empty() {
+            self.first += 1;
+        }
+        self.at[self.first].pop()
     }
 }
