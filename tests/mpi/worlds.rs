@@ -1,6 +1,6 @@
 //! Worlds that are made and left: their communicators are freed, and none is waited for without an end.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anabranch::comm::{Mpi, World};
 use anabranch::scope::Sum;
@@ -48,6 +48,30 @@ fn a_world_that_one_rank_does_not_make_is_an_error() {
         assert_eq!(sum(&first, 1).unwrap(), 2, "the first world is whole");
         // The next one has the same number on both ranks.
         assert_eq!(sum(&World::mpi().unwrap(), 3).unwrap(), 6);
+    });
+}
+
+#[test]
+fn a_deadline_between_two_communicators_of_a_world_spoils_no_later_world() {
+    // Seen to fail when a rank left out the communicators that it had given up: with a pause of 3 ms before
+    // each look at the deadline, later worlds were not made within 10 s.
+    let name = "worlds::a_deadline_between_two_communicators_of_a_world_spoils_no_later_world";
+    each_rank_alone(2, name, |first| {
+        let deadline = Duration::from_millis(100);
+        for round in 0..24 {
+            sum(&first, 1).unwrap();
+            // Rank 1 comes when the deadline of rank 0 ends: a little earlier in each round.
+            let (begin, wait) = (Instant::now(), deadline - Duration::from_micros(500) * round);
+            while first.rank() == 1 && begin.elapsed() < wait {
+                std::thread::yield_now();
+            }
+            // The other rank may have given it up.
+            let ended = Mpi::new().deadline(deadline).world().map(|world| sum(&world, 1));
+            assert!(ended.is_err() || ended.is_ok_and(|sum| sum.map_or_else(|error| error.is_world_broken(), |sum| sum == 2)));
+        }
+        for x in 0..3 {
+            assert_eq!(sum(&World::mpi().unwrap(), x).unwrap(), 2 * x);
+        }
     });
 }
 

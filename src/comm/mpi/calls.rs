@@ -206,20 +206,19 @@ pub(super) struct ListsAt(pub(super) *const c_int, pub(super) *const c_int);
 // SAFETY: the lists are those of buffers, which go from thread to thread with them.
 unsafe impl Send for ListsAt {}
 
-/// Where a new communicator is written, in the buffers of its request.
+/// The number of communicators of a world.
+pub(super) const COMMS: usize = 3;
+
+/// Where new communicators are written, in the buffers of their requests.
 #[derive(Clone, Copy)]
-pub(super) struct CommAt<H>(*mut H);
+pub(super) struct CommsAt<H>(*mut H);
 
 // SAFETY: the memory is that of buffers, which go from thread to thread with it.
-unsafe impl<H> Send for CommAt<H> {}
+unsafe impl<H> Send for CommsAt<H> {}
 
-impl<H> CommAt<H> {
-    pub(super) fn of(comm: &mut [H; 1]) -> Self {
-        Self(comm.as_mut_ptr())
-    }
-
-    fn at(&mut self) -> *mut H {
-        self.0
+impl<H> CommsAt<H> {
+    pub(super) fn of(comms: &mut [H; COMMS]) -> Self {
+        Self(comms.as_mut_ptr())
     }
 }
 
@@ -339,9 +338,13 @@ impl<H: Handle> Calls<H> {
         Ok(u32::try_from(unsafe { *value }).unwrap_or(TAG_MAX))
     }
 
-    /// Starts a copy of the world's communicator. All ranks must call this.
-    pub(super) unsafe fn duplicate(&self, mut into: CommAt<H>) -> Called<H> {
-        let (world, into) = (self.constants.world, into.at());
+    /// Starts a copy of the world's communicator, as number `number` of the new ones. All ranks must call
+    /// this.
+    pub(super) unsafe fn duplicate(&self, into: CommsAt<H>, number: usize) -> Called<H> {
+        let world = self.constants.world;
+        assert!(number < COMMS, "there is memory for so many");
+        // SAFETY: the memory has more communicators than this number.
+        let into = unsafe { into.0.add(number) };
         // SAFETY: the caller keeps the memory.
         self.request("MPI_Comm_idup", |out| unsafe { (self.functions.idup)(world, into, out) })
     }

@@ -4,13 +4,13 @@
 
 use std::sync::Arc;
 
-use super::calls::Handle;
+use super::calls::{COMMS, Handle};
 use crate::comm::control::Control;
 use crate::comm::health::Health;
 use crate::sync::{AtomicU64, Ordering};
 
 pub(super) struct Comm<H> {
-    handles: [H; 3],
+    handles: [H; COMMS],
     /// The number of the world.
     pub(super) world: u32,
     pub(super) control: Arc<Control>,
@@ -21,7 +21,7 @@ pub(super) struct Comm<H> {
 }
 
 impl<H: Handle> Comm<H> {
-    pub(super) fn new(handles: [H; 3], world: u32, control: Arc<Control>, health: Arc<Health>) -> Self {
+    pub(super) fn new(handles: [H; COMMS], world: u32, control: Arc<Control>, health: Arc<Health>) -> Self {
         Self { handles, world, control, health, sent: AtomicU64::new(0), received: AtomicU64::new(0) }
     }
 

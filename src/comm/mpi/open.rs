@@ -1,14 +1,14 @@
 //! The start of MPI in this process, once, and of its worlds.
 
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::calls::{Calls, CommAt, Failed, Handle, Memory};
+use super::calls::{COMMS, Calls, CommsAt, Failed, Handle, Memory};
 use super::comm::Comm;
 use super::engine::Mpi as Engine;
 use super::library::{self, Visit};
-use super::path::{Buffers, Path, Step};
-use super::progress::{Progress, Request};
+use super::path::{Buffers, Path, Start, Step};
+use super::progress::Progress;
 use crate::comm::control::{Control, Host, Invitation, Waits};
 use crate::comm::engine;
 use crate::comm::health::Health;
@@ -146,43 +146,27 @@ impl<H: Handle> Started for Process<H> {
 }
 
 impl<H: Handle> Process<H> {
-    /// Returns the communicators of a world, once all ranks have asked for them. One comes after the other:
-    /// MPICH was seen to make no progress with several at once.
-    fn duplicates(&self, health: &Health, deadline: Duration) -> Result<[H; 3]> {
+    /// Returns the communicators of a world, once all ranks have asked for them. All ranks make as many for
+    /// each world, in the same order, so those of different worlds never meet: what this rank gives up goes
+    /// on behind, and what it gives up at once is asked for, too.
+    fn duplicates(&self, health: &Health, deadline: Duration) -> Result<[H; COMMS]> {
         let check_whole = || health.fault().map_or(Ok(()), |fault| Err(Kind::World(fault).into()));
-        // A rank that has died fails all further worlds. Any other fault is one of this world: the other
-        // ranks may have started the copy, which must not meet that of the next world.
+        // A rank that has died or ended fails all further worlds, on all ranks.
         if matches!(health.fault(), Some(WorldFault::Died { .. } | WorldFault::Left { .. })) {
             check_whole()?;
         }
-        let begin = Instant::now();
-        let is_over = || begin.elapsed() > deadline || health.fault().is_some();
-        let next = || {
-            let mut comm = Box::new([self.progress.path.with(|calls| calls.constants.world)]);
-            let at = CommAt::of(&mut comm);
-            // SAFETY: the buffers keep the memory.
-            let start = move |calls: &Calls<H>| unsafe { calls.duplicate(at) };
-            let buffers = Buffers::of(comm, 0);
-            let request = self.progress.request(Box::new(move |calls, _| Ok(Step::Request(start(calls)?))), buffers);
-            self.duplicate(&request, health, deadline, is_over)
+        let mut comms = Box::new([self.progress.path.with(|calls| calls.constants.world); COMMS]);
+        let into = CommsAt::of(&mut comms);
+        let start: Start<H> = Box::new(move |_, _| Ok(Step::Copies { into, made: 0, request: None }));
+        let request = self.progress.request(start, Buffers::of(comms, 0));
+        let Some(ended) = self.progress.wait(&request, |waited| waited > deadline || health.fault().is_some()) else {
+            check_whole()?;
+            return Err(fault(not_all_within(deadline)));
         };
-        Ok([next()?, next()?, next()?])
-    }
-
-    fn duplicate(&self, request: &Request<H>, health: &Health, deadline: Duration, is_over: impl Fn() -> bool) -> Result<H> {
-        let ended = self.progress.wait(request, |_| is_over());
         let text = |failed: Failed| fault(failed.to_string());
-        match ended {
-            Some(ended) => {
-                let [comm] = *ended.map_err(text)?.others::<Box<[H; 1]>>();
-                self.progress.path.with(|calls| calls.return_errors(comm)).map_err(text)?;
-                Ok(comm)
-            }
-            None => {
-                health.fault().map_or(Ok(()), |fault| Err(Kind::World(fault).into()))?;
-                Err(fault(not_all_within(deadline)))
-            }
-        }
+        let comms = *ended.map_err(text)?.others::<Box<[H; COMMS]>>();
+        comms.into_iter().try_for_each(|comm| self.progress.path.with(|calls| calls.return_errors(comm))).map_err(text)?;
+        Ok(comms)
     }
 }
 

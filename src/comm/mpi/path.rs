@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use super::calls::{Called, Calls, Failed, Handle, Memory};
+use super::calls::{COMMS, Called, Calls, CommsAt, Failed, Handle, Memory};
 use crate::comm::wire::{Fill, Landing};
 use crate::error::BoxError;
 use crate::graph::Made;
@@ -84,6 +84,13 @@ pub(super) enum Step<H> {
         /// Set when it has come.
         is_matched: Arc<AtomicBool>,
     },
+    /// The communicators of a world, which are made one after the other: MPICH was seen to make no progress
+    /// with several at once. `request` makes the next one.
+    Copies {
+        into: CommsAt<H>,
+        made: usize,
+        request: Option<H>,
+    },
 }
 
 pub(super) struct Command<H> {
@@ -116,6 +123,8 @@ struct State<H> {
     steps: u64,
     /// Whether MPI has ended: no call may be made.
     has_ended: bool,
+    /// Why communicators were not made. Ranks would make further ones in different numbers.
+    copy_fault: Option<String>,
 }
 
 /// A command that has been started.
@@ -139,7 +148,8 @@ pub(super) enum Left {
 
 impl<H: Handle> Path<H> {
     pub(super) fn new(calls: Calls<H>) -> Self {
-        Self { commands: Mutex::default(), state: Mutex::new(State { calls, flying: Vec::new(), steps: 0, has_ended: false }) }
+        let state = State { calls, flying: Vec::new(), steps: 0, has_ended: false, copy_fault: None };
+        Self { commands: Mutex::default(), state: Mutex::new(state) }
     }
 
     /// Makes other calls, in the place of commands.
@@ -216,14 +226,17 @@ impl<H: Handle> State<H> {
         }
     }
 
-    /// Returns whether a receive stands behind another one for the same messages, whose first is not for it.
+    /// Returns whether a receive stands behind another one for the same messages, whose first is not for it,
+    /// or whether the communicators of a world stand behind those of another one.
     fn waits_for_earlier(&self, at: usize) -> bool {
-        let route = |flying: &Flying<H>| match flying.step {
-            Step::Probe { from, tag, comm, .. } => Some((from, tag, comm)),
-            Step::Request(_) => None,
+        let is_behind = |earlier: &Step<H>| match (earlier, &self.flying[at].step) {
+            (Step::Probe { from, tag, comm, .. }, Step::Probe { from: own_from, tag: own_tag, comm: own_comm, .. }) => {
+                (from, tag) == (own_from, own_tag) && comm == own_comm
+            }
+            (Step::Copies { .. }, Step::Copies { .. }) => true,
+            _ => false,
         };
-        let own = route(&self.flying[at]);
-        own.is_some() && self.flying[..at].iter().any(|earlier| route(earlier) == own)
+        self.flying[..at].iter().any(|earlier| is_behind(&earlier.step))
     }
 
     fn left(&self) -> Left {
@@ -238,8 +251,11 @@ impl<H: Handle> State<H> {
                 at += 1;
                 continue;
             }
-            let calls = &self.calls;
-            match self.flying[at].advance(calls) {
+            let advanced = match (&self.flying[at].step, &self.copy_fault) {
+                (Step::Copies { .. }, Some(fault)) => Err(not_copied(fault)),
+                _ => self.flying[at].advance(&self.calls),
+            };
+            match advanced {
                 Ok(Advance::None) => at += 1,
                 Ok(Advance::Step) => self.steps += 1,
                 Ok(Advance::Complete) => {
@@ -249,7 +265,10 @@ impl<H: Handle> State<H> {
                 }
                 Err(failed) => {
                     self.steps += 1;
-                    let Flying { buffers, done, .. } = self.flying.remove(at);
+                    let Flying { step, buffers, done } = self.flying.remove(at);
+                    if matches!(step, Step::Copies { .. }) {
+                        self.copy_fault.get_or_insert_with(|| failed.to_string());
+                    }
                     // The transport may still use the memory.
                     std::mem::forget(buffers);
                     ends.push(End { done, end: Err(failed), _unused: None });
@@ -262,6 +281,12 @@ impl<H: Handle> State<H> {
 /// The failure of calls at the end of the process.
 fn ended() -> Failed {
     Failed { call: "the operation", message: "this process has come to its end, and MPI with it".into() }
+}
+
+/// The failure of the communicators of a world behind those that have failed.
+fn not_copied(why: &str) -> Failed {
+    let message = format!("those of an earlier world were not made ({why}), so ranks could make them in different orders");
+    Failed { call: "the start of its communicators", message }
 }
 
 enum Advance {
@@ -282,6 +307,20 @@ impl<H: Handle> Flying<H> {
                 let into = Memory::to_receive(&mut **self.buffers.landing.insert(landing(bytes, Fill::None)));
                 // SAFETY: the landing stays in the buffers until the request has completed.
                 self.step = Step::Request(unsafe { calls.receive(message, into) }?);
+                Ok(Advance::Step)
+            }
+            Step::Copies { into, made, request } => {
+                if let Some(pending) = request {
+                    if !calls.test(pending)? {
+                        return Ok(Advance::None);
+                    }
+                    (*made, *request) = (*made + 1, None);
+                    if *made == COMMS {
+                        return Ok(Advance::Complete);
+                    }
+                }
+                // SAFETY: the buffers keep the memory until the last request has completed.
+                *request = Some(unsafe { calls.duplicate(*into, *made) }?);
                 Ok(Advance::Step)
             }
         }
