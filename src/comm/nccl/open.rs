@@ -6,10 +6,12 @@ use std::sync::Arc;
 use super::library::UniqueId;
 use super::start::gather;
 use super::thread::{Nccl, Opened};
+use crate::comm::done::Done;
+use crate::comm::engine::Engine;
 use crate::comm::op::OpFault;
 use crate::comm::perform::Unstarted;
 use crate::comm::world::{Member, World};
-use crate::error::{Error, Kind, Result, WorldFault};
+use crate::error::{Kind, Result, WorldFault};
 use crate::name::Name;
 
 /// The first byte of what a rank tells the others.
@@ -53,20 +55,27 @@ impl World {
     /// # let _ = rank;
     /// ```
     pub fn use_nccl(&self, ordinal: u32) -> impl Future<Output = Result<()>> + Send + 'static + use<> {
+        self.use_nccl_of(move |engine| Nccl::open(ordinal, engine.place(), engine.health().clone()))
+    }
+
+    /// As [`World::use_nccl`], by a thread that `start` starts when it is this rank's turn.
+    fn use_nccl_of<S>(&self, start: S) -> impl Future<Output = Result<()>> + Send + 'static + use<S>
+    where
+        S: FnOnce(&dyn Engine) -> Result<Started> + Send + 'static,
+    {
         let name = Name::from("World::use_nccl");
         let (member, mut unstarted) = (self.0.clone(), Unstarted::new(self.reserve(), name.clone()));
         async move {
             let health = member.engine.health().clone();
             let ended = health.watch(async {
                 unstarted.entry().turn.come().await;
-                let opened = open(&member, ordinal, &name).await;
+                let opened = open(&member, start(&*member.engine), &name).await;
                 drop(unstarted.start());
                 opened
             });
             match ended.await {
                 Ok(Ok(())) => Ok(()),
                 Ok(Err(Fault::Nccl(why))) => Err(Kind::Nccl { why }.into()),
-                Ok(Err(Fault::Own(error))) => Err(error),
                 // The first fault is the cause of the others.
                 Ok(Err(Fault::World(fault))) | Err(fault) => Err(Kind::World(health.fault().unwrap_or(fault)).into()),
             }
@@ -74,9 +83,11 @@ impl World {
     }
 }
 
+/// A thread that was started, and what it will find.
+type Started = (Nccl, Arc<Done<Opened>>);
+
 enum Fault {
     Nccl(String),
-    Own(Error),
     World(WorldFault),
 }
 
@@ -89,17 +100,20 @@ impl From<OpFault> for Fault {
     }
 }
 
-async fn open(member: &Arc<Member>, ordinal: u32, name: &Name) -> Result<(), Fault> {
-    let engine = &*member.engine;
-    let (nccl, opened) = Nccl::open(ordinal, engine.place(), engine.health().clone()).map_err(Fault::Own)?;
-    let mut opened = opened.get().await;
+async fn open(member: &Arc<Member>, started: Result<Started>, name: &Name) -> Result<(), Fault> {
+    // The other ranks wait for what this one has to say, whatever it is.
+    let (nccl, mut opened) = match started {
+        Ok((nccl, opened)) => (Some(nccl), opened.get().await),
+        Err(error) => (None, Err(format!("{error:#}"))),
+    };
     if member.nccl.get().is_some() {
         opened = Err("the world has it already: call `World::use_nccl` once".into());
     }
     let id = agree(member, name, opened).await?;
+    let nccl = nccl.expect("all ranks have one: they have agreed");
     if let Err(what) = nccl.connect(id).get().await {
         let fault = WorldFault::Transport { what };
-        engine.break_by(fault.clone());
+        member.engine.break_by(fault.clone());
         return Err(Fault::World(fault));
     }
     let _ = member.nccl.set(nccl);
@@ -121,4 +135,37 @@ async fn agree(member: &Arc<Member>, name: &Name, opened: Opened) -> Result<Uniq
     }
     let id = all.first().and_then(|told| told.get(1..)?.try_into().ok());
     id.map(UniqueId).ok_or_else(|| Fault::Nccl("rank 0 has told no id".into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Waker};
+
+    use futures::future::join;
+
+    use super::*;
+    use crate::error::Error;
+
+    #[test]
+    fn a_thread_that_one_rank_cannot_start_is_an_error_on_all() {
+        // Seen to fail when the error ended the call before the ranks had agreed: rank 0 waited for ever.
+        let worlds = World::local(2).unwrap();
+        let first = worlds[0].use_nccl_of(|_| {
+            let opened = Arc::new(Done::default());
+            opened.set(Ok(Some(UniqueId([0; 128]))));
+            Ok((Nccl::default(), opened))
+        });
+        let second = worlds[1].use_nccl_of(|_| Err(Error::with_source(Kind::Thread, "there are too many".into())));
+        let (mut both, mut cx) = (Box::pin(join(first, second)), Context::from_waker(Waker::noop()));
+        let mut polls = (0..10).map(|_| both.as_mut().poll(&mut cx));
+        let Some(std::task::Poll::Ready((first, second))) = polls.find(|polled| polled.is_ready()) else {
+            panic!("the ranks wait for each other");
+        };
+        for error in [first, second] {
+            let text = format!("{:#}", error.unwrap_err());
+            assert!(text.starts_with("NCCL cannot be used: on rank 1 of 2: "), "{text}");
+            assert!(text.contains("there are too many"), "{text}");
+        }
+        assert!(worlds.iter().all(|world| world.error().is_none()));
+    }
 }

@@ -28,6 +28,7 @@ use crate::sync::{Mutex, OnceLock, Thread, current, lock, park, spawn};
 const FINALIZE_MAX: Duration = Duration::from_secs(10);
 
 /// The thread, as the world of its rank has it. Its drop ends the thread, once its work has ended.
+#[derive(Default)]
 pub(in crate::comm) struct Nccl(Arc<Commands>);
 
 #[derive(Default)]
@@ -54,11 +55,11 @@ pub(super) type Opened = Result<Option<UniqueId>, String>;
 impl Nccl {
     /// Starts a thread, which opens the library and the GPU.
     pub(super) fn open(ordinal: u32, place: Place, health: Arc<Health>) -> Result<(Self, Arc<Done<Opened>>)> {
-        let (commands, opened) = (Arc::new(Commands::default()), Arc::new(Done::default()));
-        let (own, to) = (commands.clone(), opened.clone());
+        let (nccl, opened) = (Self::default(), Arc::new(Done::default()));
+        let (own, to) = (nccl.0.clone(), opened.clone());
         spawn("anabranch-nccl".into(), move || live(own, ordinal, place, health, &to))
             .map_err(|error| -> Error { Error::with_source(Kind::Thread, error.into()) })?;
-        Ok((Self(commands), opened))
+        Ok((nccl, opened))
     }
 
     /// Connects the ranks.
