@@ -1,6 +1,7 @@
 //! What each operation makes of the values of the ranks.
 
 use std::any::type_name;
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytemuck::Pod;
@@ -17,8 +18,8 @@ pub(super) fn all_reduce<V: Elements, O: Operator<V::Item>>(operator: O) -> Spec
     let exchange = Exchange::AllReduce { operator: operator.name() };
     let reduction = native::<V::Item, O>();
     let spec = spec::<V>(exchange, move |_, all| {
-        let length = value::<V>(&all[0]).elements().len();
-        made(V::from_elements(reduced::<V, O>(&operator, all, 0..length)?)?)
+        let length = common_length::<V>(all)?;
+        made(V::from_elements(reduced::<V, O>(&operator, all, 0..length))?)
     });
     let spec = with_operator::<V::Item, O>(spec);
     Spec { reduction, made: reduction.map(|_| Form::of::<V>()), ..spec }
@@ -36,9 +37,9 @@ pub(super) fn reduce_scatter<T: Pod + Send + Sync, O: Operator<T>>(operator: O) 
     let exchange = Exchange::ReduceScatter { operator: operator.name() };
     let reduction = native::<T, O>();
     let spec = spec::<Vec<T>>(exchange, move |place, all| {
-        let part = part(value::<Vec<T>>(&all[0]).len(), place.size)?;
+        let part = part(common_length::<Vec<T>>(all)?, place.size)?;
         let start = part * place.rank as usize;
-        made(reduced::<Vec<T>, O>(&operator, all, start..start + part)?)
+        made(reduced::<Vec<T>, O>(&operator, all, start..start + part))
     });
     let spec = with_operator::<T, O>(spec);
     Spec { reduction, made: reduction.map(|_| Form::of::<Vec<T>>()), ..spec }
@@ -55,15 +56,9 @@ pub(super) fn broadcast_of(form: Form, root: u32) -> Spec {
 
 pub(super) fn all_to_all<T: Pod + Send + Sync>() -> Spec {
     let spec = spec::<Vec<T>>(Exchange::AllToAll, |place, all| {
-        let mut mine = Vec::new();
-        let first = value::<Vec<T>>(&all[0]).len();
-        for (each, rank) in all.iter().zip(0..) {
-            let each = value::<Vec<T>>(each);
-            check_length(first, rank, each.len())?;
-            let part = part(each.len(), place.size)?;
-            mine.extend_from_slice(&each[part * place.rank as usize..][..part]);
-        }
-        made(mine)
+        let part = part(common_length::<Vec<T>>(all)?, place.size)?;
+        let parts = all.iter().map(|each| &value::<Vec<T>>(each)[part * place.rank as usize..][..part]);
+        made(parts.collect::<Vec<_>>().concat())
     });
     Spec { made: Some(Form::of::<Vec<T>>()), element: size_of::<T>().max(1), ..spec }
 }
@@ -147,29 +142,25 @@ pub(super) fn value<V: 'static>(shared: &Shared) -> &V {
     shared.downcast_ref().expect("all ranks give values of one type")
 }
 
-/// Combines a range of the elements of all ranks, in the order of the ranks.
-fn reduced<V: Elements, O: Operator<V::Item>>(
-    operator: &O,
-    all: &[Shared],
-    range: std::ops::Range<usize>,
-) -> Result<Vec<V::Item>, BoxError> {
-    let mut rest = all.iter().map(|each| value::<V>(each).elements());
-    let first = rest.next().expect("a world has a rank");
-    let mut combined = first[range.clone()].to_vec();
-    for (elements, rank) in rest.zip(1..) {
-        check_length(first.len(), rank, elements.len())?;
-        for (before, behind) in combined.iter_mut().zip(&elements[range.clone()]) {
+/// Combines a range of the elements of all ranks, in the order of the ranks. All have equally many.
+fn reduced<V: Elements, O: Operator<V::Item>>(operator: &O, all: &[Shared], range: Range<usize>) -> Vec<V::Item> {
+    let mut rest = all.iter().map(|each| &value::<V>(each).elements()[range.clone()]);
+    let mut combined = rest.next().expect("a world has a rank").to_vec();
+    for elements in rest {
+        for (before, behind) in combined.iter_mut().zip(elements) {
             *before = operator.combine(*before, *behind);
         }
     }
-    Ok(combined)
+    combined
 }
 
-fn check_length(first: usize, rank: u32, other: usize) -> Result<(), BoxError> {
-    if first == other {
-        return Ok(());
+/// Returns the number of elements that each rank gives.
+fn common_length<V: Elements>(all: &[Shared]) -> Result<usize, BoxError> {
+    let length = |rank: usize| value::<V>(&all[rank]).elements().len();
+    match (1..all.len()).find(|rank| length(*rank) != length(0)) {
+        None => Ok(length(0)),
+        Some(rank) => Err(lengths_differ(length(0) as u64, rank as u32, length(rank) as u64)),
     }
-    Err(lengths_differ(first as u64, rank, other as u64))
 }
 
 pub(super) fn lengths_differ(first: u64, rank: u32, other: u64) -> BoxError {

@@ -82,18 +82,6 @@ fn a_broadcast_is_dropped_between_its_steps() {
     });
 }
 
-#[test]
-fn a_value_that_cannot_be_divided_is_an_error_on_all_ranks() {
-    each_rank_alone(2, "abandoned::a_value_that_cannot_be_divided_is_an_error_on_all_ranks", |world| {
-        let ended = block_on(Executor::inline().flow(async |f: &Flow| {
-            let x = f.value("x", vec![7_u32; 3]);
-            Ok(f.get(&f.all_to_all(&world, "swap", &x)).await?.len())
-        }));
-        let text = format!("{:#}", ended.unwrap_err());
-        assert!(text.contains("'swap'") && text.contains("3 elements cannot be divided among 2 ranks"), "{text}");
-    });
-}
-
 /// A value whose encoding panics on rank 0.
 struct Unsendable(u32);
 

@@ -3,7 +3,7 @@
 use anabranch::comm::World;
 use anabranch::graph::Peer;
 use anabranch::scope::{Max, Sum, operator};
-use anabranch::{Executor, Graph, Inputs, Value};
+use anabranch::{Executor, Flow, Graph, Inputs, Value, Var};
 use futures::executor::block_on;
 
 use crate::launch::each_rank;
@@ -77,16 +77,27 @@ fn a_loop_communicates() {
 }
 
 #[test]
-fn elements_that_cannot_be_divided_are_an_error() {
-    // Seen to fail when bytes were divided instead of elements.
-    each_rank(2, "collectives::elements_that_cannot_be_divided_are_an_error", |world| {
-        let mut g = Graph::new();
-        let x = g.input::<Vec<u32>>("x");
-        let swapped = g.all_to_all("swap", &x);
-        g.output("swapped", &swapped);
-        let (exec, plan) = (Executor::inline(), g.compile_for(&world).unwrap());
-        let error = block_on(exec.run(&plan, Inputs::new().with("x", vec![1_u32, 2, 3]))).unwrap_err();
-        let text = format!("{error:#}");
-        assert!(text.contains("3 elements cannot be divided among 2 ranks"), "{text}");
+fn elements_that_cannot_be_divided_fail_the_operation_on_all_ranks_and_the_world_goes_on() {
+    // Seen to fail when bytes were divided instead of elements, and when the error of a rank broke the world.
+    let name = "collectives::elements_that_cannot_be_divided_fail_the_operation_on_all_ranks_and_the_world_goes_on";
+    each_rank(2, name, |world| {
+        let exec = Executor::inline();
+        let pushes: [fn(&Flow, &World, &Var<Vec<u32>>) -> Var<Vec<u32>>; 3] = [
+            |f, world, x| f.all_to_all(world, "swap", x),
+            |f, world, x| f.reduce_scatter(world, "part", x, Sum),
+            |f, world, x| f.reduce_scatter(world, "part", x, operator("last", || 0, |_, last| last)),
+        ];
+        // The ranks know an operation when they push it again.
+        for push in pushes.into_iter().flat_map(|push| [push; 3]) {
+            let run = |length| {
+                let ended = exec.flow(async |f: &Flow| Ok(f.get(&push(f, &world, &f.value("x", vec![1; length]))).await?.len()));
+                block_on(ended)
+            };
+            let error = run(3).unwrap_err();
+            let text = format!("{error:#}");
+            assert!(!error.is_world_broken() && text.contains("3 elements cannot be divided among 2 ranks"), "{text}");
+            assert!(run(4).unwrap() >= 2);
+        }
+        assert!(world.error().is_none());
     });
 }

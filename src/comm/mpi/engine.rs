@@ -15,6 +15,7 @@ use super::comm::{Comm, count_message};
 use super::outgoing::Outgoing;
 use super::path::{Buffers, Start, Step};
 use super::progress::{Progress, Request};
+use crate::comm::combine;
 use crate::comm::control::Waits;
 use crate::comm::detached::detach;
 use crate::comm::engine::{Checks, Engine, Issued, Issuing};
@@ -195,8 +196,8 @@ impl<H: Handle> Inner<H> {
         let is_scatter = matches!(op.spec.communication.exchange, Exchange::ReduceScatter { .. });
         let given = Outgoing::new(&op);
         let from = given.memory();
-        let bytes =
-            if is_scatter { part(from.bytes / reduction.0.bytes(), self.place)? * reduction.0.bytes() } else { from.bytes };
+        let element = reduction.0.bytes();
+        let bytes = if is_scatter { self.part(from.bytes, element, issuing)? } else { from.bytes };
         let (buffers, into) = self.landing(&op, (bytes, Fill::Zero), given);
         let request = self.request(buffers, move |calls, comm| {
             if is_scatter {
@@ -214,7 +215,7 @@ impl<H: Handle> Inner<H> {
     async fn all_to_all(&self, op: Op, issuing: &mut Issuing) -> Ended {
         let given = Outgoing::new(&op);
         let from = given.memory();
-        let part = part(from.bytes / op.spec.element, self.place)? * op.spec.element;
+        let part = self.part(from.bytes, op.spec.element, issuing)?;
         let (buffers, into) = self.landing(&op, (from.bytes, Fill::Zero), given);
         // SAFETY: the buffers keep the memory.
         let request = self.request(buffers, move |calls, comm| unsafe { calls.all_to_all(from, into, part, comm) });
@@ -309,6 +310,13 @@ impl<H: Handle> Inner<H> {
         Ok(counts)
     }
 
+    /// Returns the number of bytes of a part, of as many as there are ranks. If there is none, all ranks find
+    /// that: a comparison has found the same length on all of them, or is going to break the world.
+    fn part(&self, bytes: usize, element: usize, issuing: &mut Issuing) -> Result<usize, BoxError> {
+        let part = combine::part(bytes / element, self.place.size).inspect_err(|_| issuing.complete())?;
+        Ok(part * element)
+    }
+
     /// Returns memory for a result of so many bytes, beside the memory that is only read.
     fn landing(&self, op: &Op, (bytes, fill): (usize, Fill), others: impl Send + 'static) -> (Buffers, Memory) {
         let form = op.spec.made.expect("the transport makes the value");
@@ -352,9 +360,4 @@ impl Lists {
     pub(super) fn memory(&self) -> ListsAt {
         ListsAt(self.counts.as_ptr(), self.starts.as_ptr())
     }
-}
-
-/// Returns the length of a part, of as many as there are ranks.
-fn part(length: usize, place: Place) -> Result<usize, BoxError> {
-    crate::comm::combine::part(length, place.size)
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anabranch::comm::World;
 use anabranch::scope::Sum;
-use anabranch::{BoxError, Executor, Graph, Inputs, Plan};
+use anabranch::{BoxError, Executor, Flow, Graph, Inputs, Plan};
 use futures::executor::block_on;
 use futures::future::{join, poll_immediate};
 
@@ -118,6 +118,31 @@ fn lengths_that_differ_fail_the_node_on_all_ranks() {
         insta::allow_duplicates! {
             insta::assert_snapshot!(format!("{:#}", error.unwrap_err()), @"node 'sum' failed on host 0 of the host device: rank 0 gives 3 elements, and rank 1 gives 4: let all ranks give equally many");
         }
+    }
+}
+
+#[test]
+fn elements_that_cannot_be_divided_fail_the_operation_on_all_ranks_and_the_world_goes_on() {
+    // As over MPI. Seen to fail when the length of rank 0 was divided before the lengths were compared.
+    let errors = super::each_rank(2, |world: World| async move {
+        let (exec, rank) = (Executor::inline(), world.rank() as usize);
+        let flow = |length: usize| {
+            let world = world.clone();
+            exec.flow(async move |f: &Flow| {
+                let x = f.value("x", vec![1_u32; length]);
+                let part = f.get(&f.reduce_scatter(&world, "part", &x, Sum)).await.map(|part| part.len());
+                let swapped = f.get(&f.all_to_all(&world, "swap", &x)).await.map(|swapped| swapped.len());
+                Ok([part, swapped].map(|ended| ended.map_or_else(|error| format!("{error:#}"), |length| length.to_string())))
+            })
+        };
+        let [same, different] = [flow(3).await.unwrap(), flow(3 + rank).await.unwrap()];
+        assert_eq!(flow(4).await.unwrap(), ["2", "4"]);
+        assert!(world.error().is_none());
+        (same, different)
+    });
+    for (same, different) in errors {
+        assert!(same.iter().all(|text| text.contains("3 elements cannot be divided among 2 ranks")), "{same:?}");
+        assert!(different.iter().all(|text| text.contains("rank 0 gives 3 elements, and rank 1 gives 4")), "{different:?}");
     }
 }
 
