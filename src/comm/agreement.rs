@@ -55,7 +55,7 @@ impl Plain {
         });
         let name = Name::from("the comparison of the plans");
         let op = Op { name, spec: Arc::new(spec), given: Arc::new(given), peer: None };
-        let made = self.0.engine.start(op, Box::new(()));
+        let made = self.0.engine.start(op, Arc::default());
         Box::pin(async move { Ok(*made.await?.downcast().expect("that is what it makes")) })
     }
 }

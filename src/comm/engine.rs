@@ -7,8 +7,9 @@ use std::sync::Arc;
 use super::health::Health;
 use super::op::{Op, OpFault, OpFuture, Place};
 use crate::error::WorldFault;
+use crate::sync::{Mutex, lock};
 
-/// Dropped once the transport has all parts of an operation.
+/// Its drop lets the operations behind one start.
 pub(crate) type Issued = Box<dyn Send>;
 
 /// An engine, as one rank has it. None of its methods blocks.
@@ -20,11 +21,10 @@ pub(crate) trait Engine: Send + Sync {
 
     fn health(&self) -> &Arc<Health>;
 
-    /// Starts an operation. If it ends with a fault of the world, the caller breaks the world. Collectives
-    /// are started in the same order on all ranks: the next one is started when `issued` is dropped, so the
-    /// future keeps it until the transport has all parts of this one. A future that waits before the last
-    /// part keeps it in an [`Issuing`].
-    fn start(&self, op: Op, issued: Issued) -> OpFuture;
+    /// Starts an operation. Collectives are started in the same order on all ranks: the next one is started
+    /// when this one is issued, so the engine completes `issuing` when the transport has all parts. If it
+    /// does not, the caller breaks the world.
+    fn start(&self, op: Op, issuing: Arc<Issuing>) -> OpFuture;
 
     /// Returns the channel on which ranks compare collectives. None if the engine compares each of them
     /// itself, or there is one rank.
@@ -52,41 +52,31 @@ pub(crate) trait Checks: Send + Sync {
     fn gather(&self, bytes: Vec<u8>) -> CheckFuture<Vec<Vec<u8>>>;
 }
 
-/// An operation of which the transport does not have all parts. The other ranks wait for all of them, so its
-/// drop breaks the world before it lets the next operation start.
-pub(crate) struct Issuing {
-    /// None once it was dropped.
-    issued: Option<Issued>,
-    /// Breaks the world, for a reason.
-    abandon: Option<Box<dyn FnOnce(String) + Send>>,
-}
+/// Whether the transport has all parts of an operation. The other ranks wait for all of them. The engine
+/// completes it; the owner of the operation breaks the world if that does not come (`steps`).
+#[derive(Default)]
+pub(crate) struct Issuing(Mutex<Option<Issued>>);
 
-#[cfg_attr(not(feature = "mpi"), allow(dead_code, reason = "a local world gets an operation in one part"))]
 impl Issuing {
-    pub(crate) fn new(issued: Issued, abandon: impl FnOnce(String) + Send + 'static) -> Self {
-        Self { issued: Some(issued), abandon: Some(Box::new(abandon)) }
+    pub(crate) fn new(issued: Issued) -> Self {
+        Self(Mutex::new(Some(issued)))
     }
 
-    /// Notes that the transport has all parts. The next operation may start.
-    pub(crate) fn complete(&mut self) {
-        self.abandon = None;
-        drop(self.issued.take());
+    /// Notes that the transport has all parts, or that all ranks leave the operation out, for the same
+    /// mistake. The next operation may start.
+    pub(crate) fn complete(&self) {
+        // What starts then is code of the executor, so it is dropped outside of the lock.
+        let issued = lock(&self.0).take();
+        drop(issued);
     }
 
-    /// Breaks the world, if the transport does not have all parts.
-    pub(crate) fn abandon(&mut self, why: String) {
-        if let Some(abandon) = self.abandon.take() {
-            abandon(why);
-        }
-        drop(self.issued.take());
+    pub(crate) fn is_complete(&self) -> bool {
+        lock(&self.0).is_none()
     }
-}
 
-impl Drop for Issuing {
-    fn drop(&mut self) {
-        if self.abandon.is_some() {
-            let event = if std::thread::panicking() { "panicked" } else { "was dropped" };
-            self.abandon(format!("it {event} before all of its parts were started"));
-        }
+    /// Lets what waits so far start. Others wait for the operation from now on.
+    pub(crate) fn replace(&self, issued: Issued) {
+        let last = lock(&self.0).replace(issued);
+        drop(last);
     }
 }

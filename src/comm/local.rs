@@ -12,7 +12,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use super::engine::{Engine, Issued};
+use super::engine::{Engine, Issuing};
 use super::health::Health;
 use super::op::{Op, OpFault, OpFuture, Peering, Place};
 use super::report::disagreement;
@@ -229,15 +229,23 @@ impl Engine for Local {
         &self.hall.healths[self.rank as usize]
     }
 
-    fn start(&self, op: Op, issued: Issued) -> OpFuture {
-        match (&op.spec.communication.exchange, op.peer) {
+    fn start(&self, op: Op, issuing: Arc<Issuing>) -> OpFuture {
+        let started = match (&op.spec.communication.exchange, op.peer) {
             (Exchange::SendTo { .. }, to) => {
                 to.into_iter().for_each(|to| self.hall.send(self.rank, to, &op));
                 Box::pin(std::future::ready((op.spec.combine)(self.place(), &[]).map_err(OpFault::from)))
             }
             (Exchange::RecvFrom { .. }, from) => self.receive(op, from),
-            _ => self.meet(op, issued),
-        }
+            _ => match self.hall.join(self.rank, &op) {
+                Ok(number) => self.meet(op, number),
+                Err(fault) => {
+                    self.hall.break_by(&fault);
+                    Box::pin(std::future::ready(Err(fault.into())))
+                }
+            },
+        };
+        issuing.complete();
+        started
     }
 
     fn break_by(&self, fault: WorldFault) {
@@ -250,13 +258,11 @@ impl Engine for Local {
 }
 
 impl Local {
-    fn meet(&self, op: Op, issued: Issued) -> OpFuture {
-        let joined = self.hall.join(self.rank, &op);
-        drop(issued);
+    fn meet(&self, op: Op, number: u64) -> OpFuture {
         let (hall, place) = (self.hall.clone(), self.place());
-        let part = joined.map(|number| Part { hall: hall.clone(), rank: place.rank, number, is_taken: false });
+        let part = Part { hall: hall.clone(), rank: place.rank, number, is_taken: false };
         Box::pin(async move {
-            let mut part = part.inspect_err(|fault| hall.break_by(fault))?;
+            let mut part = part;
             let all = poll_fn(|cx| hall.poll_all(place.rank, part.number, cx.waker())).await;
             part.is_taken = true;
             Ok(combined(place, &op, &all)?)

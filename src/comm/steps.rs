@@ -18,7 +18,7 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use super::detached::detach;
-use super::engine::{CheckFuture, Checks, Issued};
+use super::engine::{CheckFuture, Checks, Issued, Issuing};
 use super::op::{Op, OpFault};
 use super::report::{Report, judge};
 use super::turns::{Turn, Turns};
@@ -127,35 +127,31 @@ impl Steps {
 impl Member {
     /// Performs an operation whose turn it is. Drops `issued` when the next one may have its turn.
     pub(super) async fn perform(self: &Arc<Self>, op: Op, issued: Issued) -> Result<Made, OpFault> {
-        #[cfg(feature = "nccl")]
-        if op.spec.on_device.is_some() {
-            return super::nccl::start(self.clone(), op, issued).await;
-        }
-        let checks = self.engine.checks().filter(|_| op.is_collective());
-        let Some(checks) = checks else { return self.issue(op, issued, None).await };
-        // The report calls code of the user, which may panic.
-        let mut pending = Pending::new(self, &op.name, None);
-        let report = Report::of(&op);
-        let Compared { start, is_known, verdict, is_started } = Compared::begin(self, checks, report);
-        pending.verdict = Some(verdict);
-        // Messages behind it need not wait until all ranks have come to it.
-        drop(issued);
-        start.come().await;
-        if !is_known {
-            poll_fn(|cx| pending.poll_verdict(cx)).await?;
-        }
-        // ORDERING: Relaxed, as where it is read.
-        is_started.store(true, Ordering::Relaxed);
-        self.issue(op, Box::new(start), Some(pending)).await
+        let mut pending = Pending::new(self, &op.name, issued);
+        let ended = self.carry_out(op, &mut pending).await;
+        pending.end(&ended);
+        ended
     }
 
-    /// Lets the engine perform an operation. If it is dropped before the engine has all parts of it, the
-    /// world breaks.
-    async fn issue(self: &Arc<Self>, op: Op, issued: Issued, pending: Option<Pending>) -> Result<Made, OpFault> {
-        let mut pending = pending.unwrap_or_else(|| Pending::new(self, &op.name, None));
-        let issued = Flagged { _issued: issued, flag: pending.is_issued.clone() };
-        // Declared behind `pending`, so dropped before it: an engine that has not all parts breaks the world.
-        let mut work = self.engine.start(op, Box::new(issued));
+    async fn carry_out(self: &Arc<Self>, op: Op, pending: &mut Pending) -> Result<Made, OpFault> {
+        #[cfg(feature = "nccl")]
+        if op.spec.on_device.is_some() {
+            return super::nccl::start(self.clone(), op, pending.issuing.clone()).await;
+        }
+        if let Some(checks) = self.engine.checks().filter(|_| op.is_collective()) {
+            let Compared { start, is_known, verdict, is_started } = Compared::begin(self, checks, Report::of(&op));
+            let start = Arc::new(start);
+            pending.verdict = Some(verdict);
+            // Messages behind it need not wait until all ranks have come to it.
+            pending.issuing.replace(Box::new(start.clone()));
+            start.come().await;
+            if !is_known {
+                poll_fn(|cx| pending.poll_verdict(cx)).await?;
+            }
+            // ORDERING: Relaxed, as where it is read.
+            is_started.store(true, Ordering::Relaxed);
+        }
+        let mut work = self.engine.start(op, pending.issuing.clone());
         let mut ended = None;
         poll_fn(|cx| {
             if ended.is_none()
@@ -173,55 +169,52 @@ impl Member {
     }
 }
 
-/// Dropped when the engine has all parts of an operation. It notes that in the flag.
-struct Flagged {
-    _issued: Issued,
-    flag: Arc<AtomicBool>,
-}
-
-impl Drop for Flagged {
-    fn drop(&mut self) {
-        // ORDERING: Relaxed: the flag is read by the task that polls and drops the operation, and the drop is
-        // that of a poll.
-        self.flag.store(true, Ordering::Relaxed);
-    }
-}
-
-/// An operation that has not ended.
+/// An operation that has not ended. Whatever ends it, a world that this rank breaks is broken before the next
+/// operation may start.
 struct Pending {
     member: Arc<Member>,
     name: Name,
+    issuing: Arc<Issuing>,
     /// None once the ranks have agreed, or if they need not.
     verdict: Option<Verdict>,
-    is_issued: Arc<AtomicBool>,
-    has_failed: bool,
 }
 
 impl Pending {
-    fn new(member: &Arc<Member>, name: &Name, verdict: Option<Verdict>) -> Self {
-        let is_issued = Arc::new(AtomicBool::new(false));
-        Self { member: member.clone(), name: name.clone(), verdict, is_issued, has_failed: false }
+    fn new(member: &Arc<Member>, name: &Name, issued: Issued) -> Self {
+        Self { member: member.clone(), name: name.clone(), issuing: Arc::new(Issuing::new(issued)), verdict: None }
     }
 
     fn poll_verdict(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), OpFault>> {
         let Some(verdict) = &mut self.verdict else { return Poll::Ready(Ok(())) };
         let Poll::Ready(end) = verdict.as_mut().poll(cx) else { return Poll::Pending };
         self.verdict = None;
-        self.has_failed = end.is_err();
+        if let Err(OpFault::Value(_)) = &end {
+            // No rank starts it.
+            self.issuing.complete();
+        }
         Poll::Ready(end)
+    }
+
+    /// Notes the end of the operation. Breaks the world if other ranks may wait for parts of it.
+    fn end(&self, ended: &Result<Made, OpFault>) {
+        match ended {
+            Err(OpFault::World(fault)) => self.member.engine.break_by(fault.clone()),
+            Err(OpFault::Value(error)) if !self.issuing.is_complete() => self.member.abandon(format!("'{}': {error}", self.name)),
+            _ => {}
+        }
+        self.issuing.complete();
     }
 }
 
 impl Drop for Pending {
     /// Other ranks wait for what was not issued. If a comparison finds a difference, all ranks report.
     fn drop(&mut self) {
-        // ORDERING: Relaxed, as where it is written.
-        let is_issued = self.is_issued.load(Ordering::Relaxed);
-        if self.has_failed || self.member.engine.health().fault().is_some() {
+        if self.member.engine.health().fault().is_some() {
             return;
         }
-        if !is_issued {
-            self.member.abandon(format!("'{}' was dropped before it was started", self.name));
+        if !self.issuing.is_complete() {
+            let event = if std::thread::panicking() { "panicked" } else { "was dropped" };
+            self.member.abandon(format!("'{}' {event} before all of its parts were started", self.name));
         } else if let Some(verdict) = self.verdict.take() {
             // It does not keep a world that its rank leaves.
             let member = Arc::downgrade(&self.member);
@@ -231,5 +224,79 @@ impl Drop for Pending {
                 }
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::executor::block_on;
+    use futures::future::poll_immediate;
+
+    use super::*;
+    use crate::comm::combine;
+    use crate::comm::engine::Engine;
+    use crate::comm::health::Health;
+    use crate::comm::op::{OpFuture, Place};
+    use crate::comm::world::World;
+    use crate::error::WorldFault;
+
+    /// An engine whose operations end like this, before they have all parts.
+    struct Ends(Arc<Health>, fn() -> OpFuture);
+
+    impl Engine for Ends {
+        fn name(&self) -> &'static str {
+            "ends"
+        }
+
+        fn place(&self) -> Place {
+            Place { rank: 0, size: 2 }
+        }
+
+        fn health(&self) -> &Arc<Health> {
+            &self.0
+        }
+
+        fn start(&self, _: Op, _: Arc<Issuing>) -> OpFuture {
+            self.1()
+        }
+
+        fn break_by(&self, fault: WorldFault) {
+            self.0.break_by(fault);
+        }
+
+        fn leave(&self) {}
+    }
+
+    /// What waits behind an operation. It notes whether the world is broken when it may start.
+    struct Behind(Arc<Health>, Arc<Mutex<Option<bool>>>);
+
+    impl Drop for Behind {
+        fn drop(&mut self) {
+            *lock(&self.1) = Some(self.0.fault().is_some());
+        }
+    }
+
+    /// Polls an operation once, and drops it. Returns its error, and what was behind it found.
+    fn perform(end: fn() -> OpFuture) -> (Option<String>, Option<bool>) {
+        let (health, found) = (Arc::<Health>::default(), Arc::default());
+        let world = World::of(Box::new(Ends(health.clone(), end)));
+        let spec = Arc::new(combine::barrier());
+        let op = Op { name: Name::from("op"), spec, given: combine::nothing(), peer: None };
+        let ended = block_on(poll_immediate(world.0.perform(op, Box::new(Behind(health.clone(), Arc::clone(&found))))));
+        assert!(ended.is_none_or(|ended| ended.is_err()));
+        let found = lock(&found).take();
+        (health.fault().map(|fault| fault.to_string()), found)
+    }
+
+    #[test]
+    fn what_is_behind_an_operation_that_fails_starts_when_the_world_is_broken() {
+        // Seen to fail when the end of an operation let the next one start, and its caller broke the world.
+        let (fault, found) = perform(|| Box::pin(async { Err(WorldFault::Transport { what: "it fails".into() }.into()) }));
+        assert_eq!((fault.as_deref(), found), (Some("the transport has failed: it fails"), Some(true)));
+        let (fault, found) = perform(|| Box::pin(async { Err(OpFault::Value("no value".into())) }));
+        assert_eq!((fault.as_deref(), found), (Some("rank 0 has abandoned the run: 'op': no value"), Some(true)));
+        let (fault, found) = perform(|| Box::pin(std::future::pending()));
+        let dropped = "rank 0 has abandoned the run: 'op' was dropped before all of its parts were started";
+        assert_eq!((fault.as_deref(), found), (Some(dropped), Some(true)));
     }
 }

@@ -170,6 +170,9 @@ fn a_collective_that_is_dropped_before_it_is_started_breaks_the_world() {
             std::thread::yield_now();
         }
         let text = world.error().unwrap().to_string();
-        assert!(text.contains("rank 1 has abandoned the run: 'first' was dropped before it was started"), "{text}");
+        assert!(
+            text.contains("rank 1 has abandoned the run: 'first' was dropped before all of its parts were started"),
+            "{text}"
+        );
     });
 }

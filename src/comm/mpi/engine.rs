@@ -18,7 +18,7 @@ use super::progress::{Progress, Request};
 use crate::comm::combine;
 use crate::comm::control::Waits;
 use crate::comm::detached::detach;
-use crate::comm::engine::{Checks, Engine, Issued, Issuing};
+use crate::comm::engine::{Checks, Engine, Issuing};
 use crate::comm::health::Health;
 use crate::comm::op::{Op, OpFault, OpFuture, Peering, Place};
 use crate::comm::wire::Fill;
@@ -56,18 +56,9 @@ impl<H: Handle> Engine for Mpi<H> {
         &self.0.comm.health
     }
 
-    fn start(&self, op: Op, issued: Issued) -> OpFuture {
+    fn start(&self, op: Op, issuing: Arc<Issuing>) -> OpFuture {
         let (inner, name) = (self.0.clone(), op.name.clone());
-        let mut issuing = Issuing::new(issued, abandon(&self.0.comm, self.0.place, name.clone()));
-        Box::pin(async move {
-            let ended = inner.perform(op, &mut issuing).await.map_err(|fault| fault.at(&name, inner.place.rank));
-            match &ended {
-                // The caller breaks the world, unless it finds another reason for the fault.
-                Ok(_) | Err(OpFault::World(_)) => issuing.complete(),
-                Err(OpFault::Value(error)) => issuing.abandon(error.to_string()),
-            }
-            ended
-        })
+        Box::pin(async move { inner.perform(op, &issuing).await.map_err(|fault| fault.at(&name, inner.place.rank)) })
     }
 
     fn checks(&self) -> Option<Arc<dyn Checks>> {
@@ -82,16 +73,6 @@ impl<H: Handle> Engine for Mpi<H> {
 
     fn leave(&self) {
         self.0.comm.control.leave(self.0.comm.world);
-    }
-}
-
-/// Returns what breaks the world when an operation of this rank is abandoned.
-fn abandon<H: Handle>(comm: &Comm<H>, place: Place, name: Name) -> impl FnOnce(String) + Send + use<H> {
-    let (control, world, Place { rank, size }) = (comm.control.clone(), comm.world, place);
-    move |why| {
-        if size > 1 {
-            control.break_by(world, WorldFault::Abandoned { rank, why: format!("'{name}': {why}") });
-        }
     }
 }
 
@@ -117,7 +98,7 @@ impl From<Failed> for OpFault {
 type Ended = Result<Made, OpFault>;
 
 impl<H: Handle> Inner<H> {
-    async fn perform(&self, op: Op, issuing: &mut Issuing) -> Ended {
+    async fn perform(&self, op: Op, issuing: &Issuing) -> Ended {
         let spec = op.spec.clone();
         match &spec.communication.exchange {
             Exchange::Barrier => self.barrier(op, issuing).await,
@@ -144,7 +125,7 @@ impl<H: Handle> Inner<H> {
         self.progress.request(start, buffers.on(self.comm.clone()))
     }
 
-    async fn barrier(&self, op: Op, issuing: &mut Issuing) -> Ended {
+    async fn barrier(&self, op: Op, issuing: &Issuing) -> Ended {
         // SAFETY: a barrier has no memory.
         let request = self.request(Buffers::none(), |calls, comm| unsafe { calls.barrier(comm) });
         issuing.complete();
@@ -152,7 +133,7 @@ impl<H: Handle> Inner<H> {
         Ok((op.spec.finish)(None))
     }
 
-    async fn send(&self, op: Op, issuing: &mut Issuing) -> Ended {
+    async fn send(&self, op: Op, issuing: &Issuing) -> Ended {
         let Some(Peering { rank, tag }) = op.peer else { return Ok((op.spec.finish)(None)) };
         let (given, tag) = (Outgoing::new(&op), self.tag(tag)?);
         let (from, (wait, _)) = (given.memory(), self.waits.message(rank));
@@ -178,7 +159,7 @@ impl<H: Handle> Inner<H> {
         Ok((op.spec.finish)(None))
     }
 
-    async fn receive(&self, op: Op, issuing: &mut Issuing) -> Ended {
+    async fn receive(&self, op: Op, issuing: &Issuing) -> Ended {
         let Some(Peering { rank: from, tag }) = op.peer else { return Ok((op.spec.finish)(None)) };
         let (tag, comm, landing) = (self.tag(tag)?, self.comm.handle(), op.spec.form.landing);
         let (wait, is_matched) = self.waits.message(from);
@@ -191,7 +172,7 @@ impl<H: Handle> Inner<H> {
         Ok((op.spec.finish)(Some(received.value()?)))
     }
 
-    async fn reduce(&self, op: Op, issuing: &mut Issuing) -> Ended {
+    async fn reduce(&self, op: Op, issuing: &Issuing) -> Ended {
         let reduction = op.spec.reduction.expect("the caller looked");
         let is_scatter = matches!(op.spec.communication.exchange, Exchange::ReduceScatter { .. });
         let given = Outgoing::new(&op);
@@ -212,7 +193,7 @@ impl<H: Handle> Inner<H> {
         self.landed(&op, request).await
     }
 
-    async fn all_to_all(&self, op: Op, issuing: &mut Issuing) -> Ended {
+    async fn all_to_all(&self, op: Op, issuing: &Issuing) -> Ended {
         let given = Outgoing::new(&op);
         let from = given.memory();
         let part = self.part(from.bytes, op.spec.element, issuing)?;
@@ -223,7 +204,7 @@ impl<H: Handle> Inner<H> {
         self.landed(&op, request).await
     }
 
-    async fn broadcast(&self, op: Op, root: u32, issuing: &mut Issuing) -> Ended {
+    async fn broadcast(&self, op: Op, root: u32, issuing: &Issuing) -> Ended {
         let is_root = self.place.rank == root;
         let given = if is_root { Some(Outgoing::new(&op)) } else { None };
         let bytes = match op.spec.form.bytes {
@@ -254,7 +235,7 @@ impl<H: Handle> Inner<H> {
         Ok(size[0] as usize)
     }
 
-    async fn all_gather(&self, op: Op, issuing: &mut Issuing) -> Ended {
+    async fn all_gather(&self, op: Op, issuing: &Issuing) -> Ended {
         let form = op.spec.made.expect("the caller looked");
         let given = Outgoing::new(&op);
         let from = given.memory();
@@ -279,7 +260,7 @@ impl<H: Handle> Inner<H> {
     }
 
     /// Returns the values of all ranks.
-    async fn gather_values(&self, op: &Op, issuing: &mut Issuing) -> Result<Vec<Shared>, OpFault> {
+    async fn gather_values(&self, op: &Op, issuing: &Issuing) -> Result<Vec<Shared>, OpFault> {
         let given = Outgoing::new(op);
         let from = given.memory();
         let lists = Lists::new(self.gather_counts(from.bytes).await?)?;
@@ -312,7 +293,7 @@ impl<H: Handle> Inner<H> {
 
     /// Returns the number of bytes of a part, of as many as there are ranks. If there is none, all ranks find
     /// that: a comparison has found the same length on all of them, or is going to break the world.
-    fn part(&self, bytes: usize, element: usize, issuing: &mut Issuing) -> Result<usize, BoxError> {
+    fn part(&self, bytes: usize, element: usize, issuing: &Issuing) -> Result<usize, BoxError> {
         let part = combine::part(bytes / element, self.place.size).inspect_err(|_| issuing.complete())?;
         Ok(part * element)
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::comm::combine;
-use crate::comm::engine::{Issued, Issuing};
+use crate::comm::engine::Issuing;
 use crate::comm::op::{Op, OpFault, OpFuture};
 use crate::comm::world::Member;
 use crate::error::BoxError;
@@ -14,32 +14,24 @@ use super::on_device::Wanted;
 
 /// Starts an operation on device memory. The ranks first compare their lengths: NCCL writes past the end of a
 /// buffer, or waits for ever, if they differ.
-pub(in crate::comm) fn start(member: Arc<Member>, op: Op, issued: Issued) -> OpFuture {
+pub(in crate::comm) fn start(member: Arc<Member>, op: Op, issuing: Arc<Issuing>) -> OpFuture {
     Box::pin(async move {
         let (spec, name) = (op.spec.clone(), op.name.clone());
-        let abandon = {
-            let (member, name) = (member.clone(), name.clone());
-            move |why: String| member.abandon(format!("'{name}': {why}"))
-        };
-        let mut issuing = Issuing::new(issued, abandon.clone());
         let on_device = spec.on_device.as_ref().expect("only operations on device memory come here");
-        let Some(nccl) = member.nccl.get() else {
-            let fault = "its world moves no device memory yet: await `World::use_nccl` before the run";
-            issuing.abandon(fault.into());
-            return Err(OpFault::Value(fault.into()));
-        };
-        let length = on_device.given(&op.given).inspect_err(|error| issuing.abandon(error.to_string()))?.1;
+        let none = "its world moves no device memory yet: await `World::use_nccl` before the run";
+        let nccl = member.nccl.get().ok_or_else(|| BoxError::from(none))?;
+        let (_, length) = on_device.given(&op.given)?;
         let lengths = lengths_of_all(&member, &name, length).await?;
-        let wanted = Wanted::new(&op, on_device, member.engine.place(), &lengths);
         // All ranks find mistakes of the lengths.
-        let wanted = wanted.inspect_err(|_| issuing.complete())?;
+        let wanted = Wanted::new(&op, on_device, member.engine.place(), &lengths).inspect_err(|_| issuing.complete())?;
         let done = nccl.start(op, wanted);
         // The next operation is behind this one in the queue of the thread.
         issuing.complete();
-        done.get().await.inspect_err(|fault| match fault {
-            OpFault::World(fault) => member.engine.break_by(fault.clone()),
-            // The other ranks have begun.
-            OpFault::Value(error) => abandon(error.to_string()),
+        done.get().await.inspect_err(|fault| {
+            if let OpFault::Value(error) = fault {
+                // The other ranks have begun.
+                member.abandon(format!("'{name}': {error}"));
+            }
         })
     })
 }
