@@ -11,6 +11,8 @@ mod collectives;
 mod dice;
 #[path = "it/comm/drawn.rs"]
 mod drawn;
+#[path = "mpi/endings.rs"]
+mod endings;
 #[path = "mpi/failures.rs"]
 mod failures;
 #[path = "mpi/flows.rs"]

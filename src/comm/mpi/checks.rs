@@ -24,6 +24,9 @@ impl<H: Handle> Checks for Channel<H> {
     /// The largest of the numbers and the largest of their complements, which is that of the smallest number:
     /// 16 bytes, whatever the number of ranks is.
     fn compare(&self, number: u64) -> CheckFuture<bool> {
+        if let Err(ended) = self.progress.path.check_open() {
+            return Box::pin(async move { Err(ended.into()) });
+        }
         let (own, mut largest) = (vec![number, !number], vec![0_u64; 2]);
         let from = Memory::to_read(bytemuck::cast_slice(&own));
         let into = Memory::of(bytemuck::cast_slice_mut(&mut largest));

@@ -99,6 +99,7 @@ type Ended = Result<Made, OpFault>;
 
 impl<H: Handle> Inner<H> {
     async fn perform(&self, op: Op, issuing: &Issuing) -> Ended {
+        self.progress.path.check_open()?;
         let spec = op.spec.clone();
         match &spec.communication.exchange {
             Exchange::Barrier => self.barrier(op, issuing).await,

@@ -83,7 +83,8 @@ impl World {
     /// The library is loaded at run time: Open MPI, or one with the ABI of MPICH. It is that of the launcher
     /// that started the process. The first call starts MPI, unless the program has done so: then it needs
     /// `MPI_THREAD_SERIALIZED`, and must not call MPI itself while a world exists. Errors of
-    /// `MPI_COMM_WORLD` are returned from then on. At its end, the process waits for those of all ranks.
+    /// `MPI_COMM_WORLD` are returned from then on. At its end, the process waits for those of all ranks;
+    /// operations that other threads start then are errors.
     /// Each further call returns a further world of the same ranks. All ranks must call this equally often.
     /// It waits until all ranks have called it.
     ///
@@ -117,6 +118,7 @@ struct Process<H> {
 
 impl<H: Handle> Started for Process<H> {
     fn engine(&self, deadline: Duration) -> Result<Box<dyn engine::Engine>> {
+        self.progress.path.check_open().map_err(|ended| fault(ended.to_string()))?;
         let _making = lock(&self.making);
         let (health, waits) = (Arc::<Health>::default(), Arc::<Waits>::default());
         let world = self.control.add(health.clone(), waits.clone(), deadline);
@@ -138,9 +140,11 @@ impl<H: Handle> Started for Process<H> {
     }
 
     fn finalize(&self) {
+        let path = &self.progress.path;
+        path.note_end();
         // MPI waits for all ranks at its end, so that it never comes if one of them does not end it.
-        if self.control.finish(|| self.progress.path.give_up_receives()) {
-            self.progress.path.end();
+        if self.control.finish(|| path.close_if_idle()) {
+            path.end();
         }
     }
 }
@@ -155,7 +159,7 @@ impl<H: Handle> Process<H> {
         if matches!(health.fault(), Some(WorldFault::Died { .. } | WorldFault::Left { .. })) {
             check_whole()?;
         }
-        let mut comms = Box::new([self.progress.path.with(|calls| calls.constants.world); COMMS]);
+        let mut comms = Box::new([self.progress.path.world; COMMS]);
         let into = CommsAt::of(&mut comms);
         let start: Start<H> = Box::new(move |_, _| Ok(Step::Copies { into, made: 0, request: None }));
         let request = self.progress.request(start, Buffers::of(comms, 0));
@@ -218,7 +222,7 @@ fn connect<H: Handle>(
     (rank, size): (u32, u32),
     deadline: Duration,
 ) -> Result<(Arc<Control>, Place), String> {
-    let comm = progress.path.with(|calls| calls.constants.world);
+    let comm = progress.path.world;
     let links = match (rank, size) {
         (_, 1) => Ok(Vec::new()),
         (0, _) => {

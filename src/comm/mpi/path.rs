@@ -9,6 +9,14 @@
 //! ```
 //! No command is left: if the try in step 2 fails, the lock is given back after it, and the look after that
 //! sees the command.
+//!
+//! ```text
+//!  the path  event                                   next
+//!  open      the process comes to its end            ending   no operation is started; what is in flight goes on
+//!  ending    nothing is in flight                    closed   no command is begun: it fails
+//!  closed    nothing is in flight on any rank        closed   MPI is finalised
+//! ```
+//! A rank that has told the others that nothing of it is in flight is closed, so nothing is when MPI ends.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -114,6 +122,10 @@ struct End {
 pub(super) struct Path<H> {
     commands: Mutex<VecDeque<Command<H>>>,
     state: Mutex<State<H>>,
+    /// The communicator of all processes.
+    pub(super) world: H,
+    /// Whether the process has come to its end.
+    is_ending: AtomicBool,
 }
 
 struct State<H> {
@@ -121,8 +133,8 @@ struct State<H> {
     flying: Vec<Flying<H>>,
     /// The number of steps that requests have made.
     steps: u64,
-    /// Whether MPI has ended: no call may be made.
-    has_ended: bool,
+    /// Whether nothing is in flight any more, and no call may be made.
+    is_closed: bool,
     /// Why communicators were not made. Ranks would make further ones in different numbers.
     copy_fault: Option<String>,
 }
@@ -148,32 +160,48 @@ pub(super) enum Left {
 
 impl<H: Handle> Path<H> {
     pub(super) fn new(calls: Calls<H>) -> Self {
-        let state = State { calls, flying: Vec::new(), steps: 0, has_ended: false, copy_fault: None };
-        Self { commands: Mutex::default(), state: Mutex::new(state) }
+        let world = calls.constants.world;
+        let state = State { calls, flying: Vec::new(), steps: 0, is_closed: false, copy_fault: None };
+        Self { commands: Mutex::default(), state: Mutex::new(state), world, is_ending: AtomicBool::new(false) }
     }
 
     /// Makes other calls, in the place of commands.
-    pub(super) fn with<R>(&self, act: impl FnOnce(&Calls<H>) -> R) -> R {
-        act(&lock(&self.state).calls)
+    pub(super) fn with<R>(&self, act: impl FnOnce(&Calls<H>) -> Called<R>) -> Called<R> {
+        let state = lock(&self.state);
+        if state.is_closed { Err(ended()) } else { act(&state.calls) }
     }
 
-    /// Gives up the receives whose messages have not come. Returns whether nothing else is in flight.
-    pub(super) fn give_up_receives(&self) -> bool {
+    /// Notes that the process has come to its end.
+    pub(super) fn note_end(&self) {
+        // ORDERING: Relaxed: it tells nothing else. An operation that has looked before is in flight, or fails
+        // when the path is closed.
+        self.is_ending.store(true, Ordering::Relaxed);
+    }
+
+    /// Checks that the process has not come to its end, before an operation is started.
+    pub(super) fn check_open(&self) -> Called<()> {
+        // ORDERING: Relaxed: as in `note_end`.
+        if self.is_ending.load(Ordering::Relaxed) { Err(ended()) } else { Ok(()) }
+    }
+
+    /// Gives up the receives whose messages have not come. If nothing else is in flight, the path is closed.
+    /// Returns whether it is.
+    pub(super) fn close_if_idle(&self) -> bool {
         self.drive();
         let mut state = lock(&self.state);
         let waits = |flying: &mut Flying<H>| matches!(flying.step, Step::Probe { .. });
         let given_up: Vec<Flying<H>> = state.flying.extract_if(.., waits).collect();
-        let is_idle = state.flying.is_empty();
+        state.is_closed = state.flying.is_empty();
+        let is_closed = state.is_closed;
         drop(state);
         given_up.into_iter().for_each(|flying| flying.done.set(Err(ended())));
-        is_idle
+        is_closed
     }
 
-    /// Ends MPI. No call is made after it.
+    /// Ends MPI, if the path is closed.
     pub(super) fn end(&self) {
-        let mut state = lock(&self.state);
-        if !state.has_ended && state.flying.is_empty() {
-            state.has_ended = true;
+        let state = lock(&self.state);
+        if state.is_closed {
             let _ = state.calls.finalize();
         }
     }
@@ -219,7 +247,7 @@ impl<H: Handle> State<H> {
     fn begin(&mut self, command: Command<H>, ends: &mut Vec<End>) {
         let Command { start, mut buffers, done } = command;
         self.steps += 1;
-        let started = if self.has_ended { Err(ended()) } else { start(&self.calls, &mut buffers) };
+        let started = if self.is_closed { Err(ended()) } else { start(&self.calls, &mut buffers) };
         match started {
             Ok(step) => self.flying.push(Flying { step, buffers, done }),
             Err(failed) => ends.push(End { done, end: Err(failed), _unused: Some(buffers) }),
