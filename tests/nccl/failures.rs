@@ -58,7 +58,8 @@ fn dropped_while_at_work(operations: usize) -> Result<(), Error> {
             rank.device.counters().stalled == 1
         });
         drop(run);
-        until(|| operations == 1 || NCCL.live(rank.gpu()) == 0);
+        // What follows from the drop comes before the kernel goes on.
+        until(|| rank.exec.stats().runs_in_flight == 0 && (operations == 1 || NCCL.live(rank.gpu()) == 0));
         // Its buffers are still there.
         assert!(rank.device.counters().allocations >= 2);
         rank.device.release_stall();
@@ -74,11 +75,13 @@ fn a_run_that_is_dropped_aborts_what_other_ranks_wait_for() {
     assert_eq!((error.rank(), error.node()), (Some(1), Some("sum")), "{error:#}");
 }
 
+// Seen to fail when a run kept its place in the order after its last operation had begun.
 #[test]
 fn a_run_that_is_dropped_after_its_last_operation_has_begun_still_gives_its_part() {
     dropped_while_at_work(1).unwrap();
 }
 
+// Seen to hang when an event of a lost device counted as passed.
 #[test]
 fn a_device_that_is_lost_ends_the_operations_of_all_ranks() {
     // No operation of a lost device has an order any more, so there are violations.
@@ -95,6 +98,7 @@ fn a_device_that_is_lost_ends_the_operations_of_all_ranks() {
     }
 }
 
+// Seen to hang when a rank that left broke no world.
 #[test]
 fn a_rank_that_never_comes_and_leaves_ends_the_others() {
     let errors = with_nccl(2, |rank| if rank.world.rank() == 0 { Some(sum(&rank, vec![1.0]).unwrap_err()) } else { None });
@@ -102,6 +106,7 @@ fn a_rank_that_never_comes_and_leaves_ends_the_others() {
     assert_eq!((error.rank(), error.node()), (Some(1), Some("sum")), "{error:#}");
 }
 
+// Seen to hang when the lengths were not compared.
 #[test]
 fn lengths_that_differ_are_an_error_before_nccl_sees_them() {
     let errors = with_nccl(2, |rank| sum(&rank, vec![1.0; 2 + rank.world.rank() as usize]).unwrap_err());
@@ -111,6 +116,7 @@ fn lengths_that_differ_are_an_error_before_nccl_sees_them() {
     assert!(parts.map_texts()[0].contains("3 elements cannot be divided among 2 ranks"), "{:?}", parts.map_texts());
 }
 
+// Seen to fail (as a panic) when each world was taken for one with NCCL.
 #[test]
 fn a_world_without_nccl_and_a_buffer_of_a_host_are_errors() {
     let errors = each_rank(1, |rank| sum(&rank, vec![1.0]).unwrap_err());
@@ -125,6 +131,7 @@ fn a_world_without_nccl_and_a_buffer_of_a_host_are_errors() {
     assert!(errors.map_texts()[0].contains("its buffer is in the memory of a host"), "{:?}", errors.map_texts());
 }
 
+// Seen to fail when the error broke the world.
 #[test]
 fn a_gpu_that_is_not_there_is_an_error_on_all_ranks_and_leaves_the_world_whole() {
     let errors = each_rank(2, |rank| {
@@ -143,6 +150,7 @@ fn a_gpu_that_is_not_there_is_an_error_on_all_ranks_and_leaves_the_world_whole()
     }
 }
 
+// Seen to fail when the fault of the world was an error of NCCL, which names no rank.
 #[test]
 fn a_rank_that_does_not_start_nccl_and_leaves_ends_the_start_of_the_others() {
     let errors = each_rank(2, |rank| {
@@ -153,6 +161,7 @@ fn a_rank_that_does_not_start_nccl_and_leaves_ends_the_start_of_the_others() {
     assert_eq!(error.rank(), Some(1), "{error:#}");
 }
 
+// Seen to fail when a graph with such an operator was compiled.
 #[test]
 fn operators_and_peers_that_nccl_does_not_have_are_errors_when_the_graph_is_compiled() {
     let texts = each_rank(2, |rank| {

@@ -37,6 +37,7 @@ fn an_operation_comes_after_what_makes_its_buffer_and_before_what_reads_its_resu
     assert_eq!(sums, [[1.0, 3.0, 3.0], [2.0, 3.0, 3.0]]);
 }
 
+// Seen to hang when operations did not wait for their turns.
 #[test]
 fn operations_that_are_ready_in_different_orders_start_in_that_of_the_plan() {
     let sums = with_nccl(2, |rank| {
@@ -66,6 +67,7 @@ fn operations_that_are_ready_in_different_orders_start_in_that_of_the_plan() {
     assert_eq!(sums, [[[3.0, 1.0, 2.0]; 3], [[3.0, 1.0, 2.0]; 3]]);
 }
 
+// Seen to fail when the graphs were not compared before their first run.
 #[test]
 fn two_operations_in_different_orders_are_an_error_on_both_ranks() {
     let errors = with_nccl(2, |rank| {
