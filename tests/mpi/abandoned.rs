@@ -22,6 +22,12 @@ fn check<T: Debug>(ended: Result<T>, name: &str, why: &str) {
     assert!(text.contains(name) && text.contains(why), "{text}");
 }
 
+/// Lets rank 0 wait until rank 1 has come so far. Without this, it was seen to break the world before rank 1
+/// had its last value.
+fn wait_for_the_other(world: &World) {
+    if world.rank() == 0 { launch::wait_for_note("come-so-far") } else { launch::note("come-so-far") }
+}
+
 /// Lets rank 0 drop an operation of two steps before rank 1 starts it. The ranks know the operation: one that
 /// is new to them does not start before all have come to it.
 fn drop_between_steps(test: &str, push: impl Fn(&Flow, &World) -> Var<Vec<u32>> + Send + Sync + 'static) {
@@ -36,6 +42,7 @@ fn drop_between_steps(test: &str, push: impl Fn(&Flow, &World) -> Var<Vec<u32>> 
             })
         };
         (0..2).for_each(|_| assert_eq!(block_on(flow()).unwrap(), 2));
+        wait_for_the_other(&world);
         let flow = flow();
         if world.rank() == 0 {
             {
