@@ -54,9 +54,9 @@ impl Plain {
             Ok(Box::new(lists))
         });
         let name = Name::from("the comparison of the plans");
-        let op = Op { name, spec: Arc::new(spec), given: Arc::new(given), peer: None };
-        let made = self.0.engine.start(op, Arc::default());
-        Box::pin(async move { Ok(*made.await?.downcast().expect("that is what it makes")) })
+        let (engine, mut op) = (&self.0.engine, Op::new(name, Arc::new(spec), Arc::new(given), None));
+        let made = op.encode(engine.place()).map(|()| engine.start(op, Arc::default()));
+        Box::pin(async move { Ok(*made?.await?.downcast().expect("that is what it makes")) })
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytemuck::Pod;
 
 use super::elements::Elements;
+use super::given::Given;
 use super::native::native;
 use super::op::{Place, Spec};
 use super::wire::{Form, Wire};
@@ -50,7 +51,7 @@ pub(super) fn broadcast<V: Wire>(root: u32) -> Spec {
 }
 
 pub(super) fn broadcast_of(form: Form, root: u32) -> Spec {
-    let spec = spec_of(form, Exchange::Broadcast { root }, move |_, all| form.copied(&all[root as usize]));
+    let spec = spec_of(form, Exchange::Broadcast { root }, move |_, all| (form.decode)(all[root as usize].bytes()));
     Spec { made: Some(form), ..spec }
 }
 
@@ -79,7 +80,9 @@ pub(super) fn send_of(form: Form, to: Peer) -> Spec {
 
 /// A receive of a rank that may have no peer.
 pub(super) fn receive<V: Wire>(from: Peer) -> Spec {
-    let spec = spec::<V>(Exchange::RecvFrom { from }, |_, all| made(all.first().map(copied::<V>).transpose()?));
+    let spec = spec::<V>(Exchange::RecvFrom { from }, |_, all| {
+        made(all.first().map(|letter| V::from_wire(letter.bytes())).transpose()?)
+    });
     let finish = |received: Option<Made>| -> Made {
         Box::new(received.map(|received| *received.downcast::<V>().expect("it has the form of the type")))
     };
@@ -92,17 +95,13 @@ pub(super) fn receive_one<V: Wire>(from: Peer) -> Spec {
 }
 
 pub(super) fn receive_of(form: Form, from: Peer) -> Spec {
-    let spec = spec_of(form, Exchange::RecvFrom { from }, move |_, all| form.copied(&all[0]));
+    let spec = spec_of(form, Exchange::RecvFrom { from }, move |_, all| (form.decode)(all[0].bytes()));
     Spec { made: Some(form), ..spec }
-}
-
-fn copied<V: Wire>(letter: &Shared) -> Result<V, BoxError> {
-    V::from_wire(&value::<V>(letter).to_wire())
 }
 
 pub(super) fn spec<V: Wire>(
     exchange: Exchange,
-    combine: impl Fn(Place, &[Shared]) -> Result<Made, BoxError> + Send + Sync + 'static,
+    combine: impl Fn(Place, &[Given]) -> Result<Made, BoxError> + Send + Sync + 'static,
 ) -> Spec {
     spec_of(Form::of::<V>(), exchange, combine)
 }
@@ -110,7 +109,7 @@ pub(super) fn spec<V: Wire>(
 fn spec_of(
     form: Form,
     exchange: Exchange,
-    combine: impl Fn(Place, &[Shared]) -> Result<Made, BoxError> + Send + Sync + 'static,
+    combine: impl Fn(Place, &[Given]) -> Result<Made, BoxError> + Send + Sync + 'static,
 ) -> Spec {
     let communication = Communication { exchange, of: form.of.into(), operator: None };
     let combine = Box::new(combine);
@@ -138,12 +137,12 @@ fn made<R: Data>(value: R) -> Result<Made, BoxError> {
     Ok(Box::new(value))
 }
 
-pub(super) fn value<V: 'static>(shared: &Shared) -> &V {
-    shared.downcast_ref().expect("all ranks give values of one type")
+pub(super) fn value<V: 'static>(given: &Given) -> &V {
+    given.value().downcast_ref().expect("all ranks give values of one type")
 }
 
 /// Combines a range of the elements of all ranks, in the order of the ranks. All have equally many.
-fn reduced<V: Elements, O: Operator<V::Item>>(operator: &O, all: &[Shared], range: Range<usize>) -> Vec<V::Item> {
+fn reduced<V: Elements, O: Operator<V::Item>>(operator: &O, all: &[Given], range: Range<usize>) -> Vec<V::Item> {
     let mut rest = all.iter().map(|each| &value::<V>(each).elements()[range.clone()]);
     let mut combined = rest.next().expect("a world has a rank").to_vec();
     for elements in rest {

@@ -21,9 +21,9 @@ pub(crate) trait Engine: Send + Sync {
 
     fn health(&self) -> &Arc<Health>;
 
-    /// Starts an operation. Collectives are started in the same order on all ranks: the next one is started
-    /// when this one is issued, so the engine completes `issuing` when the transport has all parts. If it
-    /// does not, the caller breaks the world.
+    /// Starts an operation that is encoded. Collectives are started in the same order on all ranks: the next
+    /// one is started when this one is issued, so the engine completes `issuing` when the transport has all
+    /// parts. If it does not, the caller breaks the world.
     fn start(&self, op: Op, issuing: Arc<Issuing>) -> OpFuture;
 
     /// Returns the channel on which ranks compare collectives. None if the engine compares each of them

@@ -127,7 +127,7 @@ impl Flow {
         let peer = peer.map(|rank| Peering { rank, tag: FLOWS });
         self.future(name.clone(), x, move |x: Arc<V>| {
             let given: Shared = x;
-            let op = Op { name, spec, given, peer };
+            let op = Op::new(name, spec, given, peer);
             async move { perform_alone(unstarted, op).await.and_then(value) }
         })
     }

@@ -1,5 +1,6 @@
-//! Ranks in one process. They give each other their values by reference: each rank makes its own result from
-//! the values of all ranks, in the order of the ranks, so results are the same bits on all ranks.
+//! Ranks in one process. They give each other their values and the bytes of these by reference: each rank
+//! makes its own result from those of all ranks, in the order of the ranks, so results are the same bits on
+//! all ranks.
 //!
 //! The n-th collective that one rank starts meets the n-th of every other rank. The first rank that comes
 //! says what it is; if another rank starts something else, the world breaks.
@@ -13,11 +14,12 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use super::engine::{Engine, Issuing};
+use super::given::Given;
 use super::health::Health;
 use super::op::{Op, OpFault, OpFuture, Peering, Place};
 use super::report::disagreement;
 use crate::error::{BoxError, WorldFault};
-use crate::graph::{Exchange, Made, Shared};
+use crate::graph::{Exchange, Made};
 use crate::sync::{Mutex, lock};
 
 /// What the ranks of a world share.
@@ -40,7 +42,7 @@ struct HallState {
 struct Meeting {
     /// The rank that came first, and what it started.
     first: (u32, Op),
-    given: Vec<Option<Shared>>,
+    given: Vec<Option<Given>>,
     missing: u32,
     wakers: Vec<Option<Waker>>,
     /// The number of ranks that still need the values.
@@ -122,7 +124,7 @@ impl Hall {
     }
 
     /// Returns the values of all ranks, once they have come.
-    fn poll_all(&self, rank: u32, number: u64, waker: &Waker) -> Poll<Vec<Shared>> {
+    fn poll_all(&self, rank: u32, number: u64, waker: &Waker) -> Poll<Vec<Given>> {
         // Wakers are cloned and dropped outside of the lock: they run code of the executor.
         let waker = waker.clone();
         let mut state = lock(&self.state);
@@ -327,6 +329,6 @@ fn check_type(letter: &Op, receive: &Op) -> Result<(), BoxError> {
     Err(format!("it receives a `{received}`, but '{}' sends a `{sent}`: let both have the same type", letter.name).into())
 }
 
-fn combined(place: Place, op: &Op, all: &[Shared]) -> Result<Made, BoxError> {
+fn combined(place: Place, op: &Op, all: &[Given]) -> Result<Made, BoxError> {
     (op.spec.combine)(place, all)
 }

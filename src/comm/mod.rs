@@ -19,6 +19,7 @@ mod done;
 mod elements;
 mod engine;
 mod flow;
+mod given;
 mod health;
 mod local;
 #[cfg(feature = "mpi")]

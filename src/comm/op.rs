@@ -6,6 +6,7 @@ use std::hash::{Hash, Hasher};
 use std::pin::Pin;
 use std::sync::Arc;
 
+use super::given::Given;
 use super::native::{Element, Operation};
 use super::wire::Form;
 use crate::error::{BoxError, WorldFault};
@@ -19,12 +20,27 @@ pub(crate) struct Op {
     pub(crate) name: Name,
     pub(crate) spec: Arc<Spec>,
     /// The value that this rank gives.
-    pub(crate) given: Shared,
+    pub(crate) given: Given,
     /// The other rank, and the number of the message, of a send or a receive. None if this rank has no peer.
     pub(crate) peer: Option<Peering>,
 }
 
 impl Op {
+    pub(crate) fn new(name: Name, spec: Arc<Spec>, given: Shared, peer: Option<Peering>) -> Self {
+        Self { name, spec, given: Given::new(given), peer }
+    }
+
+    /// Encodes the value of this rank, if others get it. This calls code of the user.
+    pub(crate) fn encode(&mut self, place: Place) -> Result<(), BoxError> {
+        let gives = match self.spec.communication.exchange {
+            Exchange::Barrier | Exchange::RecvFrom { .. } => false,
+            Exchange::Broadcast { root } => root == place.rank,
+            Exchange::SendTo { .. } => self.peer.is_some(),
+            _ => true,
+        };
+        if gives { self.given.encode(&self.spec.form) } else { Ok(()) }
+    }
+
     pub(crate) fn is_collective(&self) -> bool {
         self.spec.communication.is_collective()
     }
@@ -33,7 +49,7 @@ impl Op {
     pub(crate) fn common_bytes(&self) -> Option<usize> {
         use Exchange::{AllReduce, AllToAll, ReduceScatter};
         let is_common = matches!(self.spec.communication.exchange, AllReduce { .. } | ReduceScatter { .. } | AllToAll);
-        is_common.then(|| (self.spec.form.encode)(&self.given).len())
+        is_common.then(|| self.given.bytes().len())
     }
 
     /// Returns a number that is the same for the same operation, whatever its size is.
@@ -78,7 +94,7 @@ pub(crate) struct Spec {
 
 /// Makes the value of a rank from the values that the ranks gave: of all ranks, for a collective; of the one
 /// sender, for a receive.
-pub(crate) type Combine = Box<dyn Fn(Place, &[Shared]) -> Result<Made, BoxError> + Send + Sync>;
+pub(crate) type Combine = Box<dyn Fn(Place, &[Given]) -> Result<Made, BoxError> + Send + Sync>;
 
 /// A rank, and the number of ranks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -27,7 +27,7 @@ pub(super) async fn perform(run: Arc<RunComm>, name: Name, spec: Arc<Spec>, give
         Place::Turn { unit, number, of } => (Some(run.turn(unit, number, of)), None),
         Place::Message(peer) => (None, peer.map(|(rank, tag)| Peering { rank, tag })),
     };
-    let (member, op) = (entry.member.clone(), Op { name, spec, given, peer });
+    let (member, op) = (entry.member.clone(), Op::new(name, spec, given, peer));
     let steps = async {
         entry.turn.come().await;
         run.agreement.reach(&member, &run.order).await?;

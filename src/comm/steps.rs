@@ -23,6 +23,7 @@ use super::op::{Op, OpFault};
 use super::report::{Report, judge};
 use super::turns::{Turn, Turns};
 use super::world::Member;
+use crate::error::BoxError;
 use crate::graph::Made;
 use crate::name::Name;
 use crate::sync::{AtomicBool, Mutex, Ordering, lock};
@@ -133,11 +134,13 @@ impl Member {
         ended
     }
 
-    async fn carry_out(self: &Arc<Self>, op: Op, pending: &mut Pending) -> Result<Made, OpFault> {
+    async fn carry_out(self: &Arc<Self>, mut op: Op, pending: &mut Pending) -> Result<Made, OpFault> {
         #[cfg(feature = "nccl")]
         if op.spec.on_device.is_some() {
             return super::nccl::start(self.clone(), op, pending.issuing.clone()).await;
         }
+        // The encoding is code of the user, which may fail or panic.
+        op.encode(self.engine.place())?;
         if let Some(checks) = self.engine.checks().filter(|_| op.is_collective()) {
             let Compared { start, is_known, verdict, is_started } = Compared::begin(self, checks, Report::of(&op));
             let start = Arc::new(start);

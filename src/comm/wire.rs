@@ -26,8 +26,8 @@ use crate::graph::{Data, Made, Shared};
 /// struct Interval(f64, f64);
 ///
 /// impl Wire for Interval {
-///     fn to_wire(&self) -> Cow<'_, [u8]> {
-///         [self.0.to_le_bytes(), self.1.to_le_bytes()].concat().into()
+///     fn to_wire(&self) -> Result<Cow<'_, [u8]>, BoxError> {
+///         Ok([self.0.to_le_bytes(), self.1.to_le_bytes()].concat().into())
 ///     }
 ///
 ///     fn from_wire(bytes: &[u8]) -> Result<Self, BoxError> {
@@ -36,7 +36,7 @@ use crate::graph::{Data, Made, Shared};
 ///     }
 /// }
 ///
-/// let interval = Interval::from_wire(&Interval(1.0, 2.0).to_wire())?;
+/// let interval = Interval::from_wire(&Interval(1.0, 2.0).to_wire()?)?;
 /// assert_eq!(interval.1, 2.0);
 /// # Ok::<(), BoxError>(())
 /// ```
@@ -49,8 +49,12 @@ pub trait Wire: Data + Sized {
     #[doc(hidden)]
     const BYTES: Option<usize> = None;
 
-    /// Returns the bytes: borrowed if they are those of the value in memory.
-    fn to_wire(&self) -> Cow<'_, [u8]>;
+    /// Returns the bytes: borrowed if they are those of the value in memory. The rank that gives the value
+    /// calls this once.
+    ///
+    /// # Errors
+    /// If the value has no bytes. Other ranks wait for it, so the world breaks.
+    fn to_wire(&self) -> Result<Cow<'_, [u8]>, BoxError>;
 
     /// Returns the value of these bytes. They may have any alignment.
     ///
@@ -61,7 +65,7 @@ pub trait Wire: Data + Sized {
     /// Returns memory for a value of so many bytes, uninitialised or zero.
     #[doc(hidden)]
     fn landing(bytes: usize, _: Fill) -> Box<dyn Landing> {
-        Box::new(Encoded { bytes: vec![0; bytes], decode: decoded::<Self> })
+        Encoded::landing(bytes, decoded::<Self>)
     }
 }
 
@@ -88,9 +92,15 @@ pub trait Landing: Send {
 }
 
 /// Bytes that are decoded once they are there.
-struct Encoded {
+pub(super) struct Encoded {
     bytes: Vec<u8>,
     decode: fn(&[u8]) -> Result<Made, BoxError>,
+}
+
+impl Encoded {
+    pub(super) fn landing(bytes: usize, decode: fn(&[u8]) -> Result<Made, BoxError>) -> Box<dyn Landing> {
+        Box::new(Self { bytes: vec![0; bytes], decode })
+    }
 }
 
 impl Landing for Encoded {
@@ -127,8 +137,8 @@ impl<T: Pod + Send + Sync> Landing for Elements<T> {
 }
 
 impl<T: Pod + Send + Sync> Wire for Vec<T> {
-    fn to_wire(&self) -> Cow<'_, [u8]> {
-        bytemuck::cast_slice(self).into()
+    fn to_wire(&self) -> Result<Cow<'_, [u8]>, BoxError> {
+        Ok(bytemuck::cast_slice(self).into())
     }
 
     fn from_wire(bytes: &[u8]) -> Result<Self, BoxError> {
@@ -142,7 +152,7 @@ impl<T: Pod + Send + Sync> Wire for Vec<T> {
                 let memory = if fill == Fill::Zero { bytemuck::zeroed_vec(count) } else { Vec::with_capacity(count) };
                 Box::new(Elements::<T> { memory, count })
             }
-            Err(_) => Box::new(Encoded { bytes: vec![0; bytes], decode: decoded::<Self> }),
+            Err(_) => Encoded::landing(bytes, decoded::<Self>),
         }
     }
 }
@@ -161,8 +171,8 @@ fn misfit<T>(bytes: usize) -> BoxError {
 }
 
 impl<T: Pod + Send + Sync, const N: usize> Wire for [T; N] {
-    fn to_wire(&self) -> Cow<'_, [u8]> {
-        bytemuck::cast_slice(self).into()
+    fn to_wire(&self) -> Result<Cow<'_, [u8]>, BoxError> {
+        Ok(bytemuck::cast_slice(self).into())
     }
 
     fn from_wire(bytes: &[u8]) -> Result<Self, BoxError> {
@@ -176,8 +186,8 @@ macro_rules! numbers {
         impl Wire for $number {
             const BYTES: Option<usize> = Some(size_of::<Self>());
 
-            fn to_wire(&self) -> Cow<'_, [u8]> {
-                bytemuck::bytes_of(self).into()
+            fn to_wire(&self) -> Result<Cow<'_, [u8]>, BoxError> {
+                Ok(bytemuck::bytes_of(self).into())
             }
 
             fn from_wire(bytes: &[u8]) -> Result<Self, BoxError> {
@@ -192,8 +202,8 @@ numbers!(u8, i8, u16, i16, u32, i32, u64, i64, u128, i128, usize, isize, f32, f6
 impl Wire for () {
     const BYTES: Option<usize> = Some(0);
 
-    fn to_wire(&self) -> Cow<'_, [u8]> {
-        Cow::Borrowed(&[])
+    fn to_wire(&self) -> Result<Cow<'_, [u8]>, BoxError> {
+        Ok(Cow::Borrowed(&[]))
     }
 
     fn from_wire(bytes: &[u8]) -> Result<Self, BoxError> {
@@ -202,8 +212,8 @@ impl Wire for () {
 }
 
 impl Wire for bool {
-    fn to_wire(&self) -> Cow<'_, [u8]> {
-        vec![u8::from(*self)].into()
+    fn to_wire(&self) -> Result<Cow<'_, [u8]>, BoxError> {
+        Ok(vec![u8::from(*self)].into())
     }
 
     fn from_wire(bytes: &[u8]) -> Result<Self, BoxError> {
@@ -216,8 +226,8 @@ impl Wire for bool {
 }
 
 impl Wire for String {
-    fn to_wire(&self) -> Cow<'_, [u8]> {
-        self.as_bytes().into()
+    fn to_wire(&self) -> Result<Cow<'_, [u8]>, BoxError> {
+        Ok(self.as_bytes().into())
     }
 
     fn from_wire(bytes: &[u8]) -> Result<Self, BoxError> {
@@ -231,7 +241,7 @@ impl Wire for String {
 pub(crate) struct Form {
     pub(crate) of: &'static str,
     pub(crate) bytes: Option<usize>,
-    pub(crate) encode: fn(&Shared) -> Cow<'_, [u8]>,
+    pub(crate) encode: fn(&Shared) -> Result<Cow<'_, [u8]>, BoxError>,
     pub(crate) decode: fn(&[u8]) -> Result<Made, BoxError>,
     pub(crate) landing: fn(usize, Fill) -> Box<dyn Landing>,
 }
@@ -245,11 +255,6 @@ impl Form {
             decode: decoded::<T>,
             landing: T::landing,
         }
-    }
-
-    /// Returns a copy of a value.
-    pub(crate) fn copied(&self, value: &Shared) -> Result<Made, BoxError> {
-        (self.decode)(&(self.encode)(value))
     }
 
     /// Returns how values of a type cross that is known to this library.

@@ -12,13 +12,13 @@ use std::task::Poll;
 use super::calls::{Called, Calls, Failed, Handle, ListsAt, Memory, count};
 use super::checks::Channel;
 use super::comm::{Comm, count_message};
-use super::outgoing::Outgoing;
 use super::path::{Buffers, Start, Step};
 use super::progress::{Progress, Request};
 use crate::comm::combine;
 use crate::comm::control::Waits;
 use crate::comm::detached::detach;
 use crate::comm::engine::{Checks, Engine, Issuing};
+use crate::comm::given::Given;
 use crate::comm::health::Health;
 use crate::comm::op::{Op, OpFault, OpFuture, Peering, Place};
 use crate::comm::wire::Fill;
@@ -136,8 +136,8 @@ impl<H: Handle> Inner<H> {
 
     async fn send(&self, op: Op, issuing: &Issuing) -> Ended {
         let Some(Peering { rank, tag }) = op.peer else { return Ok((op.spec.finish)(None)) };
-        let (given, tag) = (Outgoing::new(&op), self.tag(tag)?);
-        let (from, (wait, _)) = (given.memory(), self.waits.message(rank));
+        let (given, tag) = (op.given.clone(), self.tag(tag)?);
+        let (from, (wait, _)) = (Memory::to_read(given.bytes()), self.waits.message(rank));
         count_message(&self.comm.sent);
         // SAFETY: the buffers keep the memory.
         let mut request =
@@ -176,8 +176,8 @@ impl<H: Handle> Inner<H> {
     async fn reduce(&self, op: Op, issuing: &Issuing) -> Ended {
         let reduction = op.spec.reduction.expect("the caller looked");
         let is_scatter = matches!(op.spec.communication.exchange, Exchange::ReduceScatter { .. });
-        let given = Outgoing::new(&op);
-        let from = given.memory();
+        let given = op.given.clone();
+        let from = Memory::to_read(given.bytes());
         let element = reduction.0.bytes();
         let bytes = if is_scatter { self.part(from.bytes, element, issuing)? } else { from.bytes };
         let (buffers, into) = self.landing(&op, (bytes, Fill::Zero), given);
@@ -195,8 +195,8 @@ impl<H: Handle> Inner<H> {
     }
 
     async fn all_to_all(&self, op: Op, issuing: &Issuing) -> Ended {
-        let given = Outgoing::new(&op);
-        let from = given.memory();
+        let given = op.given.clone();
+        let from = Memory::to_read(given.bytes());
         let part = self.part(from.bytes, op.spec.element, issuing)?;
         let (buffers, into) = self.landing(&op, (from.bytes, Fill::Zero), given);
         // SAFETY: the buffers keep the memory.
@@ -207,14 +207,14 @@ impl<H: Handle> Inner<H> {
 
     async fn broadcast(&self, op: Op, root: u32, issuing: &Issuing) -> Ended {
         let is_root = self.place.rank == root;
-        let given = if is_root { Some(Outgoing::new(&op)) } else { None };
+        let given = is_root.then(|| op.given.clone());
         let bytes = match op.spec.form.bytes {
             Some(bytes) => bytes,
-            None => self.broadcast_size(given.as_ref().map_or(0, |given| given.memory().bytes), root).await?,
+            None => self.broadcast_size(given.as_ref().map_or(0, |given| given.bytes().len()), root).await?,
         };
         let (buffers, at) = match given {
             Some(given) => {
-                let at = given.memory();
+                let at = Memory::to_read(given.bytes());
                 (Buffers::of(given, at.bytes), at)
             }
             None => self.landing(&op, (bytes, Fill::None), ()),
@@ -223,7 +223,7 @@ impl<H: Handle> Inner<H> {
         let request = self.request(buffers, move |calls, comm| unsafe { calls.broadcast(at, root, comm) });
         issuing.complete();
         let ended = request.await?;
-        let value = if is_root { (op.spec.form.decode)(ended.others::<Outgoing>().bytes())? } else { ended.value()? };
+        let value = if is_root { (op.spec.form.decode)(ended.others::<Given>().bytes())? } else { ended.value()? };
         Ok((op.spec.finish)(Some(value)))
     }
 
@@ -238,8 +238,8 @@ impl<H: Handle> Inner<H> {
 
     async fn all_gather(&self, op: Op, issuing: &Issuing) -> Ended {
         let form = op.spec.made.expect("the caller looked");
-        let given = Outgoing::new(&op);
-        let from = given.memory();
+        let given = op.given.clone();
+        let from = Memory::to_read(given.bytes());
         if op.spec.form.bytes.is_some() {
             let mut landing = (form.landing)(from.bytes * self.place.size as usize, Fill::None);
             let into = Memory::to_receive(&mut *landing);
@@ -261,9 +261,9 @@ impl<H: Handle> Inner<H> {
     }
 
     /// Returns the values of all ranks.
-    async fn gather_values(&self, op: &Op, issuing: &Issuing) -> Result<Vec<Shared>, OpFault> {
-        let given = Outgoing::new(op);
-        let from = given.memory();
+    async fn gather_values(&self, op: &Op, issuing: &Issuing) -> Result<Vec<Given>, OpFault> {
+        let given = op.given.clone();
+        let from = Memory::to_read(given.bytes());
         let lists = Lists::new(self.gather_counts(from.bytes).await?)?;
         let (mut gathered, at) = (vec![0; lists.total], lists.memory());
         let into = Memory::of(&mut gathered);
@@ -271,12 +271,12 @@ impl<H: Handle> Inner<H> {
         // SAFETY: the buffers keep the memory and the lists.
         let request = self.request(buffers, move |calls, comm| unsafe { calls.all_gather_parts(from, into, at, comm) });
         issuing.complete();
-        let (_, lists, gathered) = request.await?.others::<(Outgoing, Lists, Vec<u8>)>();
+        let (_, lists, gathered) = request.await?.others::<(Given, Lists, Vec<u8>)>();
         let mut rest = &gathered[..];
         let mut values = Vec::with_capacity(lists.counts.len());
         for &count in &lists.counts {
             let (value, behind) = rest.split_at(count as usize);
-            values.push(Shared::from((op.spec.form.decode)(value)?));
+            values.push(Given::new(Shared::from((op.spec.form.decode)(value)?)));
             rest = behind;
         }
         Ok(values)

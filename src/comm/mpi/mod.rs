@@ -9,7 +9,6 @@ mod comm;
 mod engine;
 mod library;
 mod open;
-mod outgoing;
 mod path;
 mod progress;
 

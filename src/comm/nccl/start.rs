@@ -20,7 +20,7 @@ pub(in crate::comm) fn start(member: Arc<Member>, op: Op, issuing: Arc<Issuing>)
         let on_device = spec.on_device.as_ref().expect("only operations on device memory come here");
         let none = "its world moves no device memory yet: await `World::use_nccl` before the run";
         let nccl = member.nccl.get().ok_or_else(|| BoxError::from(none))?;
-        let (_, length) = on_device.given(&op.given)?;
+        let (_, length) = on_device.given(op.given.value())?;
         let lengths = lengths_of_all(&member, &name, length).await?;
         // All ranks find mistakes of the lengths.
         let wanted = Wanted::new(&op, on_device, member.engine.place(), &lengths).inspect_err(|_| issuing.complete())?;
@@ -51,7 +51,7 @@ pub(super) async fn gather<T: bytemuck::Pod + Send + Sync>(
         let lists: Vec<Vec<T>> = all.iter().map(|list| combine::value::<Vec<T>>(list).clone()).collect();
         Ok(Box::new(lists))
     });
-    let op = Op { name, spec: Arc::new(spec), given: Arc::new(given), peer: None };
+    let op = Op::new(name, Arc::new(spec), Arc::new(given), None);
     let made = member.perform(op, Box::new(())).await?;
     Ok(*made.downcast().expect("that is what it makes"))
 }

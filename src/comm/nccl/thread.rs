@@ -237,7 +237,7 @@ impl Life {
     /// Finds the memory that an operation reads, and allocates what it writes.
     fn memory(&self, op: &Op, wanted: &Wanted) -> Result<(Ends, NewMemory), BoxError> {
         let on_device = op.spec.on_device.as_ref().expect("only operations on device memory come here");
-        let (given, _) = on_device.given(&op.given)?;
+        let (given, _) = on_device.given(op.given.value())?;
         let from = self.transport.address(given)?;
         let Some(len) = wanted.made else { return Ok((Ends { from, to: 0 }, None)) };
         let (memory, to) = self.transport.alloc(given, on_device.bytes(len))?;

@@ -38,7 +38,7 @@ impl Drop for Counted {
 }
 
 impl Wire for Counted {
-    fn to_wire(&self) -> Cow<'_, [u8]> {
+    fn to_wire(&self) -> Result<Cow<'_, [u8]>, BoxError> {
         self.0.to_wire()
     }
 

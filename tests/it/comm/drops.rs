@@ -69,8 +69,8 @@ struct Counted {
 }
 
 impl Wire for Counted {
-    fn to_wire(&self) -> Cow<'_, [u8]> {
-        Cow::Borrowed(&[])
+    fn to_wire(&self) -> std::result::Result<Cow<'_, [u8]>, BoxError> {
+        Ok(Cow::Borrowed(&[]))
     }
 
     fn from_wire(_: &[u8]) -> std::result::Result<Self, BoxError> {
