@@ -5,6 +5,9 @@
 
 #[path = "mpi/abandoned.rs"]
 mod abandoned;
+#[cfg(feature = "serde")]
+#[path = "mpi/by_serde.rs"]
+mod by_serde;
 #[path = "mpi/collectives.rs"]
 mod collectives;
 #[path = "it/dice.rs"]
@@ -21,6 +24,9 @@ mod flows;
 mod launch;
 #[path = "mpi/order.rs"]
 mod order;
+#[cfg(feature = "serde")]
+#[path = "it/comm/parcels.rs"]
+mod parcels;
 #[path = "mpi/partitions.rs"]
 mod partitions;
 #[path = "mpi/solver.rs"]

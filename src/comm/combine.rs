@@ -154,7 +154,7 @@ fn reduced<V: Elements, O: Operator<V::Item>>(operator: &O, all: &[Given], range
 }
 
 /// Returns the number of elements that each rank gives.
-fn common_length<V: Elements>(all: &[Shared]) -> Result<usize, BoxError> {
+fn common_length<V: Elements>(all: &[Given]) -> Result<usize, BoxError> {
     let length = |rank: usize| value::<V>(&all[rank]).elements().len();
     match (1..all.len()).find(|rank| length(*rank) != length(0)) {
         None => Ok(length(0)),

@@ -9,6 +9,8 @@
 // second way to run a graph.
 
 mod agreement;
+#[cfg(feature = "serde")]
+mod by_serde;
 mod combine;
 mod compile;
 #[cfg(feature = "mpi")]
@@ -39,6 +41,8 @@ mod wire;
 mod world;
 
 pub use crate::ranks::{Balanced, Block, Blocks, Partition, RankSchedules};
+#[cfg(feature = "serde")]
+pub use by_serde::Serde;
 #[cfg(test)]
 pub(crate) use detached::detach;
 pub use elements::Elements;

@@ -23,7 +23,6 @@ use super::op::{Op, OpFault};
 use super::report::{Report, judge};
 use super::turns::{Turn, Turns};
 use super::world::Member;
-use crate::error::BoxError;
 use crate::graph::Made;
 use crate::name::Name;
 use crate::sync::{AtomicBool, Mutex, Ordering, lock};
@@ -284,7 +283,7 @@ mod tests {
         let (health, found) = (Arc::<Health>::default(), Arc::default());
         let world = World::of(Box::new(Ends(health.clone(), end)));
         let spec = Arc::new(combine::barrier());
-        let op = Op { name: Name::from("op"), spec, given: combine::nothing(), peer: None };
+        let op = Op::new("op".into(), spec, combine::nothing(), None);
         let ended = block_on(poll_immediate(world.0.perform(op, Box::new(Behind(health.clone(), Arc::clone(&found))))));
         assert!(ended.is_none_or(|ended| ended.is_err()));
         let found = lock(&found).take();

@@ -22,7 +22,8 @@ use crate::ranks::{Added, Reach, Transfer, Transfers, Unit};
 
 impl Graph {
     /// Says that values of type `T` may cross from rank to rank, where [`NodeMut::rank`] lets a node read one
-    /// of another rank. Numbers, `bool`, `String` and `Vec`s of numbers may do so without this.
+    /// of another rank. Numbers, `bool`, `String` and `Vec`s of numbers may do so without this, and other types
+    /// by `serde`, with the feature `serde`: `Graph::wire_serde`.
     ///
     /// [`NodeMut::rank`]: crate::graph::NodeMut::rank
     ///
@@ -195,7 +196,7 @@ impl Adding {
                 Reach::Others => "all ranks".into(),
             };
             let fault = format!(
-                "gives a `{of}` from rank {from} to {to}, and how such a value crosses is not known: say `g.wire::<{of}>()`, or let the ranks exchange numbers, a `String` or a `Vec` of numbers",
+                "gives a `{of}` from rank {from} to {to}, and how such a value crosses is not known: say `g.wire::<{of}>()`, or `g.wire_serde::<{of}>()` with the feature `serde`, or let the ranks exchange numbers, a `String` or a `Vec` of numbers",
                 of = of.name,
                 from = transfer.from
             );

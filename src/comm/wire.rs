@@ -12,8 +12,8 @@ use crate::graph::{Data, Made, Shared};
 /// A value that can cross from rank to rank.
 ///
 /// Numbers, `bool`, `()`, `String`, and `Vec`s and arrays of plain old data ([`bytemuck::Pod`]) can. The
-/// elements of a `Vec` are sent from where they are, and received where they stay. Implement it for types of
-/// your own.
+/// elements of a `Vec` are sent from where they are, and received where they stay. Other types cross by
+/// `serde`, with the feature `serde`: as `comm::Serde`. Or implement it for types of your own.
 ///
 /// # Examples
 /// A type of its own form:
@@ -42,7 +42,7 @@ use crate::graph::{Data, Made, Shared};
 /// ```
 #[diagnostic::on_unimplemented(
     message = "a value of type `{Self}` cannot cross from rank to rank",
-    label = "use a number, a `String`, or a `Vec` of plain old data, or implement `comm::Wire`"
+    label = "use a number, a `String`, or a `Vec` of plain old data, wrap it in `comm::Serde`, or implement `comm::Wire`"
 )]
 pub trait Wire: Data + Sized {
     /// The number of bytes, if all values have the same.

@@ -1,5 +1,7 @@
 //! Ranks: what they exchange, in which order, and what happens when one of them fails.
 
+#[cfg(feature = "serde")]
+mod by_serde;
 mod checks;
 mod collectives;
 mod drawn;
@@ -7,6 +9,8 @@ mod drops;
 mod failures;
 mod flows;
 mod order;
+#[cfg(feature = "serde")]
+mod parcels;
 mod partitions;
 mod schedules;
 

@@ -187,7 +187,7 @@ fn a_value_that_is_not_known_to_cross_is_an_error() {
         g.node(&x).rank(0);
         g.node(&y).rank(1);
         g.output("y", &y);
-    }), @"node 'x' gives a `core::time::Duration` from rank 0 to rank 1, and how such a value crosses is not known: say `g.wire::<core::time::Duration>()`, or let the ranks exchange numbers, a `String` or a `Vec` of numbers");
+    }), @"node 'x' gives a `core::time::Duration` from rank 0 to rank 1, and how such a value crosses is not known: say `g.wire::<core::time::Duration>()`, or `g.wire_serde::<core::time::Duration>()` with the feature `serde`, or let the ranks exchange numbers, a `String` or a `Vec` of numbers");
 }
 
 #[test]
