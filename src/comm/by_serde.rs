@@ -129,7 +129,7 @@ impl Form {
             bytes: None,
             encode: |value| encoded(value.downcast_ref::<T>().expect("the form is that of the value's type")),
             decode: made::<T>,
-            landing: |bytes, _| Encoded::landing(bytes, made::<T>),
+            landing: |bytes| Encoded::landing(bytes, made::<T>),
         }
     }
 }

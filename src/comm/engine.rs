@@ -3,11 +3,13 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+#[cfg(feature = "mpi")]
+use std::task::Poll;
 
 use super::health::Health;
 use super::op::{Op, OpFault, OpFuture, Place};
 use crate::error::WorldFault;
-use crate::sync::{Mutex, lock};
+use crate::sync::{AtomicBool, Mutex, Ordering, lock};
 
 /// Its drop lets the operations behind one start.
 pub(crate) type Issued = Box<dyn Send>;
@@ -54,29 +56,54 @@ pub(crate) trait Checks: Send + Sync {
 
 /// Whether the transport has all parts of an operation. The other ranks wait for all of them. The engine
 /// completes it; the owner of the operation breaks the world if that does not come (`steps`).
-#[derive(Default)]
-pub(crate) struct Issuing(Mutex<Option<Issued>>);
+pub(crate) struct Issuing {
+    issued: Mutex<Option<Issued>>,
+    /// Whether all ranks have agreed on the operation, or need not.
+    is_agreed: AtomicBool,
+}
+
+/// That of an operation for which nothing waits, and which all ranks start.
+impl Default for Issuing {
+    fn default() -> Self {
+        Self { issued: Mutex::new(None), is_agreed: AtomicBool::new(true) }
+    }
+}
 
 impl Issuing {
     pub(crate) fn new(issued: Issued) -> Self {
-        Self(Mutex::new(Some(issued)))
+        Self { issued: Mutex::new(Some(issued)), is_agreed: AtomicBool::new(false) }
+    }
+
+    /// Notes that all ranks have agreed. The owner of the operation polls the engine's future next.
+    pub(crate) fn agree(&self) {
+        // ORDERING: Relaxed: the owner's task reads it too.
+        self.is_agreed.store(true, Ordering::Relaxed);
+    }
+
+    /// Waits until all ranks have agreed. Before that, memory that other ranks fill may have a part that none
+    /// has written.
+    #[cfg(feature = "mpi")]
+    pub(crate) async fn agreed(&self) {
+        // ORDERING: Relaxed, as where it is written.
+        let is_agreed = || self.is_agreed.load(Ordering::Relaxed);
+        std::future::poll_fn(|_| if is_agreed() { Poll::Ready(()) } else { Poll::Pending }).await;
     }
 
     /// Notes that the transport has all parts, or that all ranks leave the operation out, for the same
     /// mistake. The next operation may start.
     pub(crate) fn complete(&self) {
         // What starts then is code of the executor, so it is dropped outside of the lock.
-        let issued = lock(&self.0).take();
+        let issued = lock(&self.issued).take();
         drop(issued);
     }
 
     pub(crate) fn is_complete(&self) -> bool {
-        lock(&self.0).is_none()
+        lock(&self.issued).is_none()
     }
 
     /// Lets what waits so far start. Others wait for the operation from now on.
     pub(crate) fn replace(&self, issued: Issued) {
-        let last = lock(&self.0).replace(issued);
+        let last = lock(&self.issued).replace(issued);
         drop(last);
     }
 }

@@ -156,16 +156,19 @@ impl Member {
         let mut work = self.engine.start(op, pending.issuing.clone());
         let mut ended = None;
         poll_fn(|cx| {
+            let verdict = pending.poll_verdict(cx);
+            match verdict {
+                Poll::Ready(Err(fault)) => return Poll::Ready(Err(fault)),
+                Poll::Ready(Ok(())) => pending.issuing.agree(),
+                Poll::Pending => {}
+            }
             if ended.is_none()
                 && let Poll::Ready(end) = work.as_mut().poll(cx)
             {
                 ended = Some(end);
             }
-            match pending.poll_verdict(cx) {
-                Poll::Ready(Err(fault)) => Poll::Ready(Err(fault)),
-                Poll::Ready(Ok(())) => ended.take().map_or(Poll::Pending, Poll::Ready),
-                Poll::Pending => Poll::Pending,
-            }
+            // A value is given when all ranks have agreed on how it was made.
+            if verdict.is_pending() { Poll::Pending } else { ended.take().map_or(Poll::Pending, Poll::Ready) }
         })
         .await
     }

@@ -62,21 +62,11 @@ pub trait Wire: Data + Sized {
     /// If the bytes are those of no value.
     fn from_wire(bytes: &[u8]) -> Result<Self, BoxError>;
 
-    /// Returns memory for a value of so many bytes, uninitialised or zero.
+    /// Returns memory for a value of so many bytes, which may be uninitialised.
     #[doc(hidden)]
-    fn landing(bytes: usize, _: Fill) -> Box<dyn Landing> {
+    fn landing(bytes: usize) -> Box<dyn Landing> {
         Encoded::landing(bytes, decoded::<Self>)
     }
-}
-
-/// Whether memory for a value is initialised.
-#[doc(hidden)]
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fill {
-    /// All of it will be written.
-    None,
-    /// A part of it may not be written: ranks may disagree about the size.
-    Zero,
 }
 
 /// Memory into which a value is received. It does not move.
@@ -87,7 +77,7 @@ pub trait Landing: Send {
     /// Returns the value.
     ///
     /// # Safety
-    /// All bytes of the memory have been written, or it was zero at first.
+    /// All bytes of the memory have been written.
     unsafe fn value(self: Box<Self>) -> Result<Made, BoxError>;
 }
 
@@ -146,12 +136,9 @@ impl<T: Pod + Send + Sync> Wire for Vec<T> {
         Ok(bytemuck::pod_collect_to_vec(bytes))
     }
 
-    fn landing(bytes: usize, fill: Fill) -> Box<dyn Landing> {
+    fn landing(bytes: usize) -> Box<dyn Landing> {
         match check_whole::<T>(bytes) {
-            Ok(count) => {
-                let memory = if fill == Fill::Zero { bytemuck::zeroed_vec(count) } else { Vec::with_capacity(count) };
-                Box::new(Elements::<T> { memory, count })
-            }
+            Ok(count) => Box::new(Elements::<T> { memory: Vec::with_capacity(count), count }),
             Err(_) => Encoded::landing(bytes, decoded::<Self>),
         }
     }
@@ -243,7 +230,7 @@ pub(crate) struct Form {
     pub(crate) bytes: Option<usize>,
     pub(crate) encode: fn(&Shared) -> Result<Cow<'_, [u8]>, BoxError>,
     pub(crate) decode: fn(&[u8]) -> Result<Made, BoxError>,
-    pub(crate) landing: fn(usize, Fill) -> Box<dyn Landing>,
+    pub(crate) landing: fn(usize) -> Box<dyn Landing>,
 }
 
 impl Form {

@@ -115,7 +115,7 @@ fn an_encoding_panics() {
         if rank == 0 {
             ended.unwrap_err();
         } else {
-            check(ended, "'first'", "panicked before it was started");
+            check(ended, "'first'", "panicked before all of its parts were started");
         }
     });
 }

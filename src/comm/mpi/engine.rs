@@ -21,7 +21,6 @@ use crate::comm::engine::{Checks, Engine, Issuing};
 use crate::comm::given::Given;
 use crate::comm::health::Health;
 use crate::comm::op::{Op, OpFault, OpFuture, Peering, Place};
-use crate::comm::wire::Fill;
 use crate::error::{BoxError, WorldFault};
 use crate::graph::{Exchange, Made, Shared};
 use crate::name::Name;
@@ -180,7 +179,7 @@ impl<H: Handle> Inner<H> {
         let from = Memory::to_read(given.bytes());
         let element = reduction.0.bytes();
         let bytes = if is_scatter { self.part(from.bytes, element, issuing)? } else { from.bytes };
-        let (buffers, into) = self.landing(&op, (bytes, Fill::Zero), given);
+        let (buffers, into) = self.landing(&op, bytes, given);
         let request = self.request(buffers, move |calls, comm| {
             if is_scatter {
                 // SAFETY: the buffers keep the memory.
@@ -191,18 +190,18 @@ impl<H: Handle> Inner<H> {
             }
         });
         issuing.complete();
-        self.landed(&op, request).await
+        self.landed(&op, request, issuing).await
     }
 
     async fn all_to_all(&self, op: Op, issuing: &Issuing) -> Ended {
         let given = op.given.clone();
         let from = Memory::to_read(given.bytes());
         let part = self.part(from.bytes, op.spec.element, issuing)?;
-        let (buffers, into) = self.landing(&op, (from.bytes, Fill::Zero), given);
+        let (buffers, into) = self.landing(&op, from.bytes, given);
         // SAFETY: the buffers keep the memory.
         let request = self.request(buffers, move |calls, comm| unsafe { calls.all_to_all(from, into, part, comm) });
         issuing.complete();
-        self.landed(&op, request).await
+        self.landed(&op, request, issuing).await
     }
 
     async fn broadcast(&self, op: Op, root: u32, issuing: &Issuing) -> Ended {
@@ -217,12 +216,13 @@ impl<H: Handle> Inner<H> {
                 let at = Memory::to_read(given.bytes());
                 (Buffers::of(given, at.bytes), at)
             }
-            None => self.landing(&op, (bytes, Fill::None), ()),
+            None => self.landing(&op, bytes, ()),
         };
         // SAFETY: the buffers keep the memory, which the root only reads.
         let request = self.request(buffers, move |calls, comm| unsafe { calls.broadcast(at, root, comm) });
         issuing.complete();
         let ended = request.await?;
+        issuing.agreed().await;
         let value = if is_root { (op.spec.form.decode)(ended.others::<Given>().bytes())? } else { ended.value()? };
         Ok((op.spec.finish)(Some(value)))
     }
@@ -241,23 +241,23 @@ impl<H: Handle> Inner<H> {
         let given = op.given.clone();
         let from = Memory::to_read(given.bytes());
         if op.spec.form.bytes.is_some() {
-            let mut landing = (form.landing)(from.bytes * self.place.size as usize, Fill::None);
+            let mut landing = (form.landing)(from.bytes * self.place.size as usize);
             let into = Memory::to_receive(&mut *landing);
             let buffers = Buffers::landing(landing, given);
             // SAFETY: the buffers keep the memory.
             let request = self.request(buffers, move |calls, comm| unsafe { calls.all_gather(from, into, comm) });
             issuing.complete();
-            return self.landed(&op, request).await;
+            return self.landed(&op, request, issuing).await;
         }
         let counts = self.gather_counts(from.bytes).await?;
         let lists = Lists::new(counts)?;
-        let (mut landing, at) = ((form.landing)(lists.total, Fill::None), lists.memory());
+        let (mut landing, at) = ((form.landing)(lists.total), lists.memory());
         let into = Memory::to_receive(&mut *landing);
         let buffers = Buffers::landing(landing, (given, lists));
         // SAFETY: the buffers keep the memory and the lists.
         let request = self.request(buffers, move |calls, comm| unsafe { calls.all_gather_parts(from, into, at, comm) });
         issuing.complete();
-        self.landed(&op, request).await
+        self.landed(&op, request, issuing).await
     }
 
     /// Returns the values of all ranks.
@@ -300,15 +300,17 @@ impl<H: Handle> Inner<H> {
     }
 
     /// Returns memory for a result of so many bytes, beside the memory that is only read.
-    fn landing(&self, op: &Op, (bytes, fill): (usize, Fill), others: impl Send + 'static) -> (Buffers, Memory) {
+    fn landing(&self, op: &Op, bytes: usize, others: impl Send + 'static) -> (Buffers, Memory) {
         let form = op.spec.made.expect("the transport makes the value");
-        let mut landing = (form.landing)(bytes, fill);
+        let mut landing = (form.landing)(bytes);
         let into = Memory::to_receive(&mut *landing);
         (Buffers::landing(landing, others), into)
     }
 
-    async fn landed(&self, op: &Op, request: Request<H>) -> Ended {
-        Ok((op.spec.finish)(Some(request.await?.value()?)))
+    async fn landed(&self, op: &Op, request: Request<H>, issuing: &Issuing) -> Ended {
+        let ended = request.await?;
+        issuing.agreed().await;
+        Ok((op.spec.finish)(Some(ended.value()?)))
     }
 
     /// Returns the tag of MPI for a message. That of flows is the last number, and 0 for MPI.

@@ -24,7 +24,7 @@ use std::ffi::c_int;
 use std::sync::Arc;
 
 use super::calls::{COMMS, Called, Calls, CommsAt, Failed, Handle, Memory};
-use crate::comm::wire::{Fill, Landing};
+use crate::comm::wire::Landing;
 use crate::error::BoxError;
 use crate::graph::Made;
 use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, lock};
@@ -62,12 +62,13 @@ impl Buffers {
         Self { _comm: Some(comm), ..self }
     }
 
-    /// Returns the value that was received, once the request has completed.
+    /// Returns the value that was received, once the request has completed, and all ranks have agreed on it if
+    /// it is that of a collective.
     pub(super) fn value(self) -> Result<Made, BoxError> {
         let landing = self.landing.expect("the request receives a value");
         // SAFETY: a completed request has written all bytes: a message has the size that its landing was made
-        // for, and so have gathers and broadcasts, whose sizes are exchanged before. The memory of all others
-        // was zero at first.
+        // for. So has a collective: all ranks have begun the same, and have agreed on its size, or exchanged
+        // sizes before.
         unsafe { landing.value() }
     }
 
@@ -88,7 +89,7 @@ pub(super) enum Step<H> {
         from: u32,
         tag: c_int,
         comm: H,
-        landing: fn(usize, Fill) -> Box<dyn Landing>,
+        landing: fn(usize) -> Box<dyn Landing>,
         /// Set when it has come.
         is_matched: Arc<AtomicBool>,
     },
@@ -332,7 +333,7 @@ impl<H: Handle> Flying<H> {
                 // ORDERING: Relaxed: it tells nothing else.
                 is_matched.store(true, Ordering::Relaxed);
                 self.buffers.bytes = bytes;
-                let into = Memory::to_receive(&mut **self.buffers.landing.insert(landing(bytes, Fill::None)));
+                let into = Memory::to_receive(&mut **self.buffers.landing.insert(landing(bytes)));
                 // SAFETY: the landing stays in the buffers until the request has completed.
                 self.step = Step::Request(unsafe { calls.receive(message, into) }?);
                 Ok(Advance::Step)
