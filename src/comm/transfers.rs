@@ -22,8 +22,8 @@ use crate::ranks::{Added, Reach, Transfer, Transfers, Unit};
 
 impl Graph {
     /// Says that values of type `T` may cross from rank to rank, where [`NodeMut::rank`] lets a node read one
-    /// of another rank. Numbers, `bool`, `String` and `Vec`s of numbers may do so without this, and other types
-    /// by `serde`, with the feature `serde`: `Graph::wire_serde`.
+    /// of another rank. Numbers, `bool`, `String` and `Vec`s of numbers may do so without this. With the
+    /// feature `serde`, `Graph::wire_serde` is for types with `serde`.
     ///
     /// [`NodeMut::rank`]: crate::graph::NodeMut::rank
     ///

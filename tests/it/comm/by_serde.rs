@@ -1,5 +1,5 @@
-//! Values that cross by `serde`: they come back as they were, and what has no bytes or no value is an error of
-//! the node.
+//! Values that cross by `serde`: they come back as they were. A value without bytes, or bytes of no value, is
+//! an error of the node.
 
 use std::borrow::Cow;
 
