@@ -8,13 +8,13 @@ use std::task::Poll;
 
 use super::health::Health;
 use super::op::{Op, OpFault, OpFuture, Place};
-use crate::error::WorldFault;
+use crate::error::{Result, WorldFault};
 use crate::sync::{AtomicBool, Mutex, Ordering, lock};
 
 /// Its drop lets the operations behind one start.
 pub(crate) type Issued = Box<dyn Send>;
 
-/// An engine, as one rank has it. None of its methods blocks.
+/// An engine, as one rank has it. None of its methods blocks, except `duplicate`.
 pub(crate) trait Engine: Send + Sync {
     /// Returns its name, for reports.
     fn name(&self) -> &'static str;
@@ -33,6 +33,10 @@ pub(crate) trait Engine: Send + Sync {
     fn checks(&self) -> Option<Arc<dyn Checks>> {
         None
     }
+
+    /// Returns the engine of a further world of the same ranks, whether this one is whole or not. The n-th
+    /// calls of all ranks belong together. It may wait for the other ranks.
+    fn duplicate(&self) -> Result<Box<dyn Engine>>;
 
     /// Breaks the world for all ranks.
     fn break_by(&self, fault: WorldFault);

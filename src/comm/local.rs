@@ -18,7 +18,7 @@ use super::given::Given;
 use super::health::Health;
 use super::op::{Op, OpFault, OpFuture, Peering, Place};
 use super::report::disagreement;
-use crate::error::{BoxError, WorldFault};
+use crate::error::{BoxError, Result, WorldFault};
 use crate::graph::{Exchange, Made};
 use crate::sync::{Mutex, lock};
 
@@ -27,6 +27,17 @@ pub(crate) struct Hall {
     size: u32,
     healths: Vec<Arc<Health>>,
     state: Mutex<HallState>,
+    further: Mutex<Further>,
+}
+
+/// The further worlds of the same ranks.
+struct Further {
+    /// The number of worlds that each rank has taken.
+    taken: Vec<u64>,
+    /// The worlds that not all ranks have taken, by number, each with the number of ranks that have not.
+    halls: BTreeMap<u64, (Arc<Hall>, u32)>,
+    /// The ranks that have left this world, and so take none.
+    has_left: Vec<bool>,
 }
 
 struct HallState {
@@ -79,12 +90,32 @@ pub(crate) struct Local {
 impl Hall {
     /// Returns the engine of each rank.
     pub(crate) fn open(size: u32) -> Vec<Local> {
-        let ranks = size as usize;
-        let state =
-            HallState { meetings: HashMap::new(), started: vec![0; ranks], mail: HashMap::new(), has_left: vec![false; ranks] };
-        let healths = (0..size).map(|_| Arc::default()).collect();
-        let hall = Arc::new(Self { size, healths, state: Mutex::new(state) });
+        let hall = Self::new(size, vec![false; size as usize]);
         (0..size).map(|rank| Local { hall: hall.clone(), rank }).collect()
+    }
+
+    fn new(size: u32, has_left: Vec<bool>) -> Arc<Self> {
+        let ranks = size as usize;
+        let state = HallState { meetings: HashMap::new(), started: vec![0; ranks], mail: HashMap::new(), has_left };
+        let further = Further { taken: vec![0; ranks], halls: BTreeMap::new(), has_left: vec![false; ranks] };
+        let healths = (0..size).map(|_| Arc::default()).collect();
+        Arc::new(Self { size, healths, state: Mutex::new(state), further: Mutex::new(further) })
+    }
+
+    /// Returns the next further world of a rank.
+    fn further(&self, rank: u32) -> Arc<Self> {
+        let mut further = lock(&self.further);
+        let Further { taken, halls, has_left } = &mut *further;
+        let number = taken[rank as usize];
+        taken[rank as usize] += 1;
+        let (hall, missing) = halls.entry(number).or_insert_with(|| {
+            let missing = has_left.iter().filter(|has_left| !**has_left).count();
+            (Self::new(self.size, has_left.clone()), missing as u32)
+        });
+        *missing -= 1;
+        let (hall, is_over) = (hall.clone(), *missing == 0);
+        let _taken = if is_over { halls.remove(&number) } else { None };
+        hall
     }
 
     fn break_by(&self, fault: &WorldFault) {
@@ -205,8 +236,19 @@ impl Hall {
         drop((waker, letter));
     }
 
-    /// Notes that a rank has left. The world breaks if another rank waits for it.
+    /// Notes that a rank has left. The world breaks if another rank waits for it. The rank is not in the
+    /// further worlds that it has not taken, either.
     fn leave(&self, rank: u32) {
+        let untaken: Vec<Arc<Self>> = {
+            let mut further = lock(&self.further);
+            further.has_left[rank as usize] = true;
+            let first = further.taken[rank as usize];
+            further.halls.range_mut(first..).for_each(|(_, (_, missing))| *missing -= 1);
+            let untaken = further.halls.range(first..).map(|(_, (hall, _))| hall.clone()).collect();
+            further.halls.retain(|_, (_, missing)| *missing > 0);
+            untaken
+        };
+        untaken.iter().for_each(|hall| hall.leave(rank));
         let mut state = lock(&self.state);
         state.has_left[rank as usize] = true;
         let waits = state.meetings.values().any(|meeting| meeting.given[rank as usize].is_none())
@@ -248,6 +290,10 @@ impl Engine for Local {
         };
         issuing.complete();
         started
+    }
+
+    fn duplicate(&self) -> Result<Box<dyn Engine>> {
+        Ok(Box::new(Self { hall: self.hall.further(self.rank), rank: self.rank }))
     }
 
     fn break_by(&self, fault: WorldFault) {

@@ -265,6 +265,10 @@ mod tests {
             self.1()
         }
 
+        fn duplicate(&self) -> crate::Result<Box<dyn Engine>> {
+            Ok(Box::new(Self(Arc::default(), self.1)))
+        }
+
         fn break_by(&self, fault: WorldFault) {
             self.0.break_by(fault);
         }

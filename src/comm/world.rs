@@ -27,7 +27,8 @@ use crate::sync::{AtomicU64, Ordering};
 /// # Failure
 /// A rank that leaves while others wait for it, or that abandons a run which communicates (because a node of
 /// it failed, or it was dropped), breaks the world. Then every pending operation on every rank ends with an
-/// error for which [`Error::is_world_broken`] is true, and which names the rank and the node that waited.
+/// error for which [`Error::is_world_broken`] is true, and which names the rank and the node that waited. The
+/// world stays broken; [`World::duplicate`] makes a new one.
 ///
 /// # Examples
 /// Two ranks, as two futures of one thread:
@@ -76,6 +77,29 @@ impl World {
     pub fn local(ranks: u32) -> Result<Vec<Self>> {
         check_count(ranks)?;
         Ok(Hall::open(ranks).into_iter().map(|engine| Self::of(Box::new(engine))).collect())
+    }
+
+    /// Returns a further world of the same ranks, with an order of its own. All ranks call this equally often:
+    /// their n-th calls, for one world, belong together. That the world is broken does not matter, so this is
+    /// how a program goes on. NCCL is started anew.
+    ///
+    /// Over MPI, it waits until all ranks have called it, as `World::mpi`, with the
+    /// deadline of this world. A local world returns at once.
+    ///
+    /// # Errors
+    /// Over MPI: a rank has died or ended, or not all ranks call this within the deadline.
+    ///
+    /// # Examples
+    /// ```
+    /// use anabranch::comm::World;
+    ///
+    /// let worlds = World::local(2)?;
+    /// let further = worlds.iter().map(World::duplicate).collect::<Result<Vec<_>, _>>()?;
+    /// assert_eq!(further[1].rank(), 1);
+    /// # Ok::<(), anabranch::Error>(())
+    /// ```
+    pub fn duplicate(&self) -> Result<Self> {
+        self.0.engine.duplicate().map(Self::of)
     }
 
     pub(super) fn of(engine: Box<dyn Engine>) -> Self {

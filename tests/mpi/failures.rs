@@ -49,6 +49,9 @@ fn others_end(
     assert!(error.is_world_broken() && error.rank() == Some(1), "{error:#}");
     assert!(is_right(&format!("{error:#}")), "{error:#}");
     assert!(waited < DEADLINE, "{waited:?}");
+    // Without the rank there is no further world.
+    world.duplicate().unwrap_err();
+    assert!(begin.elapsed() < 3 * DEADLINE, "{:?}", begin.elapsed());
     // Work without communication goes on.
     let mut g = Graph::new();
     let x = g.task("x", (), || 7);

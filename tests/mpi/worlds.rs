@@ -76,6 +76,27 @@ fn a_deadline_between_two_communicators_of_a_world_spoils_no_later_world() {
 }
 
 #[test]
+fn a_world_that_is_broken_is_duplicated_and_the_ranks_go_on() {
+    // Seen to fail when the duplicate was the same world.
+    each_rank_alone(3, "worlds::a_world_that_is_broken_is_duplicated_and_the_ranks_go_on", |first| {
+        let (rank, mut world) = (first.rank(), first.duplicate().unwrap());
+        for round in 0..5 {
+            assert_eq!(sum(&world, round).unwrap(), 3 * round);
+            sum(&first, 1).unwrap();
+            // One rank abandons an operation for which the others wait.
+            let ended = block_on(Executor::inline().flow(async |f: &Flow| {
+                let fails = move || if rank == round % 3 { Err("no value".into()) } else { Ok(rank) };
+                let x = f.try_task("x", (), fails);
+                Ok(*f.get(&f.all_reduce(&world, "abandoned", &x, Sum)).await?)
+            }));
+            assert!(ended.is_err() && sum(&world, round).unwrap_err().is_world_broken());
+            world = if round < 3 { world.duplicate().unwrap() } else { World::mpi().unwrap() };
+        }
+        assert_eq!(sum(&world, 7).unwrap(), 21);
+    });
+}
+
+#[test]
 fn a_reason_of_any_length_is_told() {
     // Seen to fail, as the death of rank 0, when a message of more than 1 MiB was sent.
     each_rank_alone(2, "worlds::a_reason_of_any_length_is_told", |world| {

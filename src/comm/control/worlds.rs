@@ -59,10 +59,10 @@ struct Watched {
 }
 
 /// A world that this rank has left. No operation of a node or a flow waits there, because each has a handle of
-/// the world. But there may be what was in flight when it was dropped, and device memory that NCCL uses until
-/// it hears of a fault.
+/// the world. But operations that were dropped may be in flight: requests of MPI, whose memory stays until they
+/// have completed, and operations of NCCL, whose thread ends them when it hears of a fault.
 struct Departed {
-    /// What is in flight has it. Without, nothing needs to hear of faults.
+    /// The operations in flight have it. Without any, nothing needs to hear of faults.
     health: Weak<Health>,
     deadline: Duration,
     /// None if the world is broken.

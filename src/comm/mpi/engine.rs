@@ -8,6 +8,7 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use super::calls::{Called, Calls, Failed, Handle, ListsAt, Memory, count};
 use super::checks::Channel;
@@ -34,11 +35,18 @@ struct Inner<H: Handle> {
     place: Place,
     /// The largest tag of a message.
     tag_max: u32,
+    deadline: Duration,
 }
 
 impl<H: Handle> Mpi<H> {
-    pub(super) fn new(progress: Arc<Progress<H>>, comm: Arc<Comm<H>>, waits: Arc<Waits>, (place, tag_max): (Place, u32)) -> Self {
-        Self(Arc::new(Inner { progress, comm, waits, place, tag_max }))
+    pub(super) fn new(
+        progress: Arc<Progress<H>>,
+        comm: Arc<Comm<H>>,
+        waits: Arc<Waits>,
+        (place, tag_max): (Place, u32),
+        deadline: Duration,
+    ) -> Self {
+        Self(Arc::new(Inner { progress, comm, waits, place, tag_max, deadline }))
     }
 }
 
@@ -64,6 +72,10 @@ impl<H: Handle> Engine for Mpi<H> {
         let Inner { progress, comm, waits, place: Place { size, .. }, .. } = &*self.0;
         let (progress, comm, waits) = (progress.clone(), comm.clone(), waits.clone());
         if *size > 1 { Some(Arc::new(Channel { progress, comm, waits, size: *size })) } else { None }
+    }
+
+    fn duplicate(&self) -> crate::Result<Box<dyn Engine>> {
+        super::open::engine(self.0.deadline)
     }
 
     fn break_by(&self, fault: WorldFault) {

@@ -71,9 +71,13 @@ impl Mpi {
             let got = self.deadline.as_millis() as usize;
             return Err(Kind::Setting { what: "the deadline of a world, in ms,", must: "at least 100", got }.into());
         }
-        let started = STARTED.get_or_init(|| start(self.deadline).map_err(fault)).as_ref().map_err(Error::clone)?;
-        Ok(World::of(started.engine(self.deadline)?))
+        engine(self.deadline).map(World::of)
     }
+}
+
+/// Returns the engine of the next world of this process.
+pub(super) fn engine(deadline: Duration) -> Result<Box<dyn engine::Engine>> {
+    STARTED.get_or_init(|| start(deadline).map_err(fault)).as_ref().map_err(Error::clone)?.engine(deadline)
 }
 
 impl World {
@@ -85,8 +89,8 @@ impl World {
     /// `MPI_THREAD_SERIALIZED`, and must not call MPI itself while a world exists. Errors of
     /// `MPI_COMM_WORLD` are returned from then on. At its end, the process waits for those of all ranks;
     /// operations that other threads start then are errors.
-    /// Each further call returns a further world of the same ranks. All ranks must call this equally often.
-    /// It waits until all ranks have called it.
+    /// Each further call returns a further world of the same ranks, as [`World::duplicate`] does. All ranks
+    /// must call these equally often, in the same order. It waits until all ranks have called it.
     ///
     /// # Errors
     /// If there is no library, MPI cannot be started, or not all ranks come within the deadline.
@@ -127,7 +131,7 @@ impl<H: Handle> Started for Process<H> {
                 let progress = self.progress.clone();
                 self.control.note_made(world, Box::new(move || handles.into_iter().for_each(|handle| progress.free(handle))));
                 let comm = Arc::new(Comm::new(handles, world, self.control.clone(), health));
-                Ok(Box::new(Engine::new(self.progress.clone(), comm, waits, (self.place, self.tag_max))))
+                Ok(Box::new(Engine::new(self.progress.clone(), comm, waits, (self.place, self.tag_max), deadline)))
             }
             Err(error) => {
                 let (rank, why) = (self.place.rank, format!("its world was not made: {error:#}"));

@@ -12,7 +12,7 @@
 //!
 //! ```text
 //!  the path  event                                   next
-//!  open      the process comes to its end            ending   no operation is started; what is in flight goes on
+//!  open      the process comes to its end            ending   no operation is started; requests in flight go on
 //!  ending    nothing is in flight                    closed   no command is begun: it fails
 //!  closed    nothing is in flight on any rank        closed   MPI is finalised
 //! ```
@@ -174,8 +174,8 @@ impl<H: Handle> Path<H> {
 
     /// Notes that the process has come to its end.
     pub(super) fn note_end(&self) {
-        // ORDERING: Relaxed: it tells nothing else. An operation that has looked before is in flight, or fails
-        // when the path is closed.
+        // ORDERING: Relaxed: it tells nothing else. An operation that has looked before is in flight, or
+        // fails when the path is closed.
         self.is_ending.store(true, Ordering::Relaxed);
     }
 

@@ -111,6 +111,34 @@ fn work_without_communication_goes_on_and_a_new_world_can_be_made() {
 }
 
 #[test]
+fn a_world_that_is_broken_is_duplicated_and_the_ranks_go_on() {
+    // Seen to fail when the duplicate was the same world.
+    let [first, second] = two();
+    let (exec, plans) = (Executor::inline(), [plan(&first), plan(&second)]);
+    let run = |plan: &Plan, x: u32| exec.run(plan, Inputs::new().with("x", x));
+    block_on(join(run(&plans[0], 1), run(&plans[1], 13))).0.unwrap_err();
+    for round in 0..3 {
+        let plans = [&first, &second].map(|world| plan(&world.duplicate().unwrap()));
+        let (sum, other) = block_on(join(run(&plans[0], round), run(&plans[1], 5)));
+        assert_eq!([sum, other].map(|outputs| *outputs.unwrap().take::<u32>("sum").unwrap()), [5 + round; 2]);
+    }
+    assert!(first.error().is_some());
+}
+
+#[test]
+fn a_rank_that_leaves_before_it_duplicates_a_world_has_left_the_further_ones() {
+    // Seen to hang when only the world itself heard of it.
+    let [first, second] = two();
+    let before = first.duplicate().unwrap();
+    drop(second);
+    let behind = first.duplicate().unwrap();
+    for world in [before, behind] {
+        let error = block_on(Executor::inline().run(&plan(&world), Inputs::new().with("x", 1_u32))).unwrap_err();
+        assert_eq!(error.rank(), Some(1), "{error:#}");
+    }
+}
+
+#[test]
 fn lengths_that_differ_fail_the_node_on_all_ranks() {
     // Seen to fail when lengths were not checked.
     let errors = super::run_ranks(2, |rank| vec![1.0; 3 + rank as usize], |g, x, _| g.all_reduce("sum", &x, Sum));
