@@ -58,9 +58,9 @@ struct Watched {
     free: Option<Free>,
 }
 
-/// A world that this rank has left. No operation of a node or a flow waits there, because each has a handle of
-/// the world. But operations that were dropped may be in flight: requests of MPI, whose memory stays until they
-/// have completed, and operations of NCCL, whose thread ends them when it hears of a fault.
+/// A world that this rank has left. No operation of a node or a flow waits there, because each has a handle
+/// of the world. But operations that were dropped may be in flight: requests of MPI, whose memory stays until
+/// they have completed, and operations of NCCL, whose thread ends them when it hears of a fault.
 struct Departed {
     /// The operations in flight have it. Without any, nothing needs to hear of faults.
     health: Weak<Health>,
