@@ -149,7 +149,7 @@ struct Flying<H> {
 
 /// The state after a drive.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Left {
+pub(super) enum Remaining {
     Nothing,
     /// Requests: the number of steps that all requests have made, whichever thread has driven them, and the
     /// bytes that are received.
@@ -223,24 +223,24 @@ impl<H: Handle> Path<H> {
     }
 
     /// Carries out commands and tests requests.
-    pub(super) fn drive(&self) -> Left {
+    pub(super) fn drive(&self) -> Remaining {
         loop {
-            let left = self.drive_locked(lock(&self.state));
+            let remaining = self.drive_locked(lock(&self.state));
             if lock(&self.commands).is_empty() {
-                return left;
+                return remaining;
             }
         }
     }
 
-    fn drive_locked(&self, mut state: MutexGuard<'_, State<H>>) -> Left {
+    fn drive_locked(&self, mut state: MutexGuard<'_, State<H>>) -> Remaining {
         let mut ends = Vec::new();
         let commands = std::mem::take(&mut *lock(&self.commands));
         commands.into_iter().for_each(|command| state.begin(command, &mut ends));
         state.test(&mut ends);
-        let left = if state.flying.is_empty() { Left::Nothing } else { state.left() };
+        let remaining = if state.flying.is_empty() { Remaining::Nothing } else { state.remaining() };
         drop(state);
         ends.into_iter().for_each(|End { done, end, .. }| done.set(end));
-        left
+        remaining
     }
 }
 
@@ -268,8 +268,8 @@ impl<H: Handle> State<H> {
         self.flying[..at].iter().any(|earlier| is_behind(&earlier.step))
     }
 
-    fn left(&self) -> Left {
-        Left::Requests { steps: self.steps, bytes: self.flying.iter().map(|flying| flying.buffers.bytes).sum() }
+    fn remaining(&self) -> Remaining {
+        Remaining::Requests { steps: self.steps, bytes: self.flying.iter().map(|flying| flying.buffers.bytes).sum() }
     }
 
     /// Tests all requests.

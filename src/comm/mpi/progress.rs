@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use super::calls::{Called, Calls, Handle};
-use super::path::{Buffers, Command, Done, Left, Path, Start, Step};
+use super::path::{Buffers, Command, Done, Path, Remaining, Start, Step};
 use crate::comm::done::{AWAKE, pause};
 use crate::error::{Error, Kind, Result};
 use crate::sync::{AtomicBool, OnceLock, Ordering, Thread, current, park, spawn, spin_loop};
@@ -39,15 +39,15 @@ impl<H: Handle> Progress<H> {
 
     fn run(&self) {
         let _ = self.thread.set(current());
-        let (mut last, mut since) = (Left::Nothing, Instant::now());
+        let (mut last, mut since) = (Remaining::Nothing, Instant::now());
         loop {
-            let left = self.path.drive();
-            if left != last {
-                (last, since) = (left, Instant::now());
+            let remaining = self.path.drive();
+            if remaining != last {
+                (last, since) = (remaining, Instant::now());
             }
-            match left {
-                Left::Nothing => self.park(),
-                Left::Requests { bytes, .. } => pause(since.elapsed(), AWAKE + NS_PER_BYTE * bytes.min(1 << 30) as u32),
+            match remaining {
+                Remaining::Nothing => self.park(),
+                Remaining::Requests { bytes, .. } => pause(since.elapsed(), AWAKE + NS_PER_BYTE * bytes.min(1 << 30) as u32),
             }
         }
     }
@@ -56,7 +56,7 @@ impl<H: Handle> Progress<H> {
         // ORDERING: SeqCst, with the swap in `attend`: either this thread sees the command of that caller, or
         // the caller sees that the thread is parked.
         self.is_parked.store(true, Ordering::SeqCst);
-        if self.path.drive() == Left::Nothing {
+        if self.path.drive() == Remaining::Nothing {
             park();
         }
         // ORDERING: Relaxed: a caller that still sees true only wakes this thread once too often.

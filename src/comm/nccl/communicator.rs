@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 
 use super::library::{Code, Comm, Config, IN_PROGRESS, Library, SUCCESS, Stream, UniqueId};
-use super::on_device::Transfer;
+use super::on_device::Call;
 use crate::comm::native::{Element, Operation};
 use crate::comm::op::Place;
 
@@ -15,7 +15,7 @@ pub(super) struct Communicator {
     handle: Comm,
 }
 
-/// Where a transfer takes its bytes, and where it leaves them.
+/// Where a call takes its bytes, and where it leaves them.
 #[derive(Clone, Copy)]
 pub(super) struct Ends {
     pub(super) from: u64,
@@ -51,34 +51,34 @@ impl Communicator {
         self.library.check(state, "an operation").map(|()| true)
     }
 
-    /// Begins to enqueue a transfer. The communicator is ready, and the memory at both ends stays until the
+    /// Begins to enqueue a call. The communicator is ready, and the memory at both ends stays until the
     /// stream has passed the work, or the communicator is aborted and the stream has ended.
-    pub(super) fn issue(&self, transfer: Transfer, ends: Ends, stream: Stream) -> Result<(), String> {
+    pub(super) fn issue(&self, call: Call, ends: Ends, stream: Stream) -> Result<(), String> {
         let (from, to) = (address(ends.from).cast_const(), address(ends.to));
         let (library, comm) = (self.library, self.handle);
-        let (code, call) = match transfer {
-            Transfer::AllReduce { count, element, operation } => {
+        let (code, name) = match call {
+            Call::AllReduce { count, element, operation } => {
                 let (of, by) = (number_of_element(element)?, number_of_operation(operation));
                 // SAFETY: both ends have `count` elements, by the contract of this function.
                 (unsafe { (library.all_reduce)(from, to, count, of, by, comm, stream) }, "ncclAllReduce")
             }
-            Transfer::ReduceScatter { count, element, operation } => {
+            Call::ReduceScatter { count, element, operation } => {
                 let (of, by) = (number_of_element(element)?, number_of_operation(operation));
                 // SAFETY: the result has `count` elements, and the memory at `from` as many for each rank.
                 (unsafe { (library.reduce_scatter)(from, to, count, of, by, comm, stream) }, "ncclReduceScatter")
             }
-            Transfer::AllGather { bytes } => {
+            Call::AllGather { bytes } => {
                 // SAFETY: the memory at `from` has so many bytes, and that at `to` as many for each rank.
                 (unsafe { (library.all_gather)(from, to, bytes, BYTE, comm, stream) }, "ncclAllGather")
             }
-            Transfer::Broadcast { bytes, root } => {
+            Call::Broadcast { bytes, root } => {
                 let root = root as c_int;
                 // SAFETY: both ends have so many bytes, by the contract of this function.
                 (unsafe { (library.broadcast)(from, to, bytes, BYTE, root, comm, stream) }, "ncclBroadcast")
             }
-            Transfer::SendRecv { send, receive } => return self.exchange(send, receive, ends, stream),
+            Call::SendRecv { send, receive } => return self.exchange(send, receive, ends, stream),
         };
-        self.library.check(code, call)
+        self.library.check(code, name)
     }
 
     /// Sends and receives as one operation: neither waits for the other.

@@ -22,7 +22,7 @@ pub(crate) struct OnDevice {
 
 /// What NCCL is asked to do. Sizes are in bytes, except those of reductions, which are in elements.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Transfer {
+pub(super) enum Call {
     AllReduce {
         count: usize,
         element: Element,
@@ -47,9 +47,9 @@ pub(super) enum Transfer {
     },
 }
 
-/// A transfer, and the number of elements that it makes.
+/// A call, and the number of elements that it makes.
 pub(super) struct Wanted {
-    pub(super) transfer: Transfer,
+    pub(super) call: Call,
     pub(super) made: Option<usize>,
 }
 
@@ -99,22 +99,22 @@ impl Wanted {
             let (to, from) = (to.of(place.rank, place.size), from.of(place.rank, place.size));
             let send = to.map(|to| (on_device.bytes(mine), to));
             let receive = from.map(|from| (on_device.bytes(length(from)), from));
-            return Ok(Self { transfer: Transfer::SendRecv { send, receive }, made: from.map(length) });
+            return Ok(Self { call: Call::SendRecv { send, receive }, made: from.map(length) });
         }
         if let Some(rank) = (1..place.size).find(|&rank| length(rank) != length(0)) {
             return Err(crate::comm::combine::lengths_differ(lengths[0], rank, lengths[rank as usize]));
         }
-        let (transfer, made) = match (&op.spec.communication.exchange, op.spec.reduction) {
+        let (call, made) = match (&op.spec.communication.exchange, op.spec.reduction) {
             (Exchange::AllReduce { .. }, Some((element, operation))) => {
-                (Transfer::AllReduce { count: mine, element, operation }, mine)
+                (Call::AllReduce { count: mine, element, operation }, mine)
             }
             (Exchange::ReduceScatter { .. }, Some((element, operation))) => {
                 let count = crate::comm::combine::part(mine, place.size)?;
-                (Transfer::ReduceScatter { count, element, operation }, count)
+                (Call::ReduceScatter { count, element, operation }, count)
             }
-            (Exchange::Broadcast { root }, _) => (Transfer::Broadcast { bytes: on_device.bytes(mine), root: *root }, mine),
-            _ => (Transfer::AllGather { bytes: on_device.bytes(mine) }, mine.saturating_mul(ranks)),
+            (Exchange::Broadcast { root }, _) => (Call::Broadcast { bytes: on_device.bytes(mine), root: *root }, mine),
+            _ => (Call::AllGather { bytes: on_device.bytes(mine) }, mine.saturating_mul(ranks)),
         };
-        Ok(Self { transfer, made: Some(made) })
+        Ok(Self { call, made: Some(made) })
     }
 }

@@ -229,7 +229,7 @@ impl Life {
         };
         self.issuing = Some(Work { op, made, done: Some(done) });
         let Some(communicator) = &self.communicator else { return };
-        if let Err(why) = communicator.issue(wanted.transfer, ends, self.transport.stream()) {
+        if let Err(why) = communicator.issue(wanted.call, ends, self.transport.stream()) {
             self.fail(&why);
         }
     }
