@@ -14,6 +14,7 @@ use super::world::World;
 use crate::error::BoxError;
 use crate::graph::{Data, Exchange, Made, Peer, Shared};
 use crate::name::Name;
+use crate::ranks::there_are;
 use crate::scope::Operator;
 use crate::{Flow, Var};
 
@@ -118,7 +119,7 @@ impl Flow {
     fn communicate<V: Data, R: Data>(&self, world: &World, name: Name, x: &Var<V>, spec: Spec, peer: Option<u32>) -> Var<R> {
         let root = if let Exchange::Broadcast { root } = spec.communication.exchange { Some(root) } else { None };
         if let Some(rank) = peer.or(root).filter(|rank| *rank >= world.size()) {
-            let fault = format!("names rank {rank}, but there are {} ranks, from 0 on", world.size());
+            let fault = format!("names rank {rank}, but {}", there_are(world.size()));
             // Its counterparts on other ranks would wait for ever.
             world.reserve().abandon(format!("'{name}' {fault}"));
             return self.try_task(name, (), move || Err::<R, BoxError>(fault.into()));

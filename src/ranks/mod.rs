@@ -23,7 +23,7 @@ pub use balanced::Balanced;
 pub use blocks::{Block, Blocks, Partition};
 pub(crate) use joined::{Exchanged, Joined, On, What};
 pub(crate) use order::{Order, Place};
-pub(crate) use pairs::check_pairs;
+pub(crate) use pairs::{check_pairs, there_are};
 pub(crate) use same::check_same;
 pub use schedules::RankSchedules;
 pub(crate) use schedules::check_count;

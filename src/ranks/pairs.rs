@@ -26,7 +26,7 @@ pub(super) fn ends(unit: &Unit, size: u32) -> Result<BTreeMap<(u32, u32), Ends>>
         for rank in ranks_of(shape, size) {
             let Some(peer) = peer.of(rank, size) else { continue };
             if peer >= size {
-                let fault = format!("has the peer {peer} on rank {rank}, but there are {size} ranks, from 0 on");
+                let fault = format!("has the peer {peer} on rank {rank}, but {}", there_are(size));
                 return Err(Kind::Body { node: unit.full_name(node), fault }.into());
             }
             if sends {
@@ -104,7 +104,7 @@ fn check_roots(unit: &Unit, size: u32) -> Result<()> {
     };
     let found = unit.communications().find_map(|(node, shape)| Some((node, root_of(shape).filter(|root| *root >= size)?)));
     found.map_or(Ok(()), |(node, root)| {
-        let fault = format!("has the root {root}, but there are {size} ranks, from 0 on");
+        let fault = format!("has the root {root}, but {}", there_are(size));
         Err(Kind::Body { node: unit.full_name(node), fault }.into())
     })
 }
@@ -129,4 +129,9 @@ fn check_exchanges(unit: &Unit, size: u32) -> Result<()> {
 
 fn counted(count: usize, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
+
+/// Returns how many ranks there are, for messages.
+pub(crate) fn there_are(ranks: u32) -> String {
+    if ranks == 1 { "there is 1 rank, number 0".into() } else { format!("there are {ranks} ranks, from 0 on") }
 }

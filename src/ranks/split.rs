@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
+use super::pairs::there_are;
 use super::units::Unit;
 use crate::error::{Kind, Result};
 use crate::graph::{Edge, EdgeKind, Exchange, NodeId, Peer, Ranks, Shape};
@@ -164,7 +165,7 @@ pub(crate) fn check_places(units: &[Unit], size: u32) -> Result<()> {
         for (node, rank) in placed {
             let fault = |fault: String| Err(Kind::Body { node: unit.full_name(node), fault }.into());
             if rank >= size {
-                return fault(format!("is to run on rank {rank}, but there are {size} ranks, from 0 on"));
+                return fault(format!("is to run on rank {rank}, but {}", there_are(size)));
             }
             if !unit.is_outermost() {
                 return fault("is to run on one rank, but is inside a loop or a branch: give that a rank instead".into());

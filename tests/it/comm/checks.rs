@@ -71,6 +71,19 @@ fn a_peer_outside_of_the_world_is_an_error() {
 }
 
 #[test]
+fn a_world_of_one_rank_has_one_rank_in_messages() {
+    // Seen to fail with "there are 1 ranks".
+    insta::assert_snapshot!(mistake(1, |g, x| {
+        let sent = g.send_to("send", &x, 5);
+        g.output("out", &sent);
+    }), @"node 'send' has the peer 5 on rank 0, but there is 1 rank, number 0");
+    insta::assert_snapshot!(mistake(1, |g, x| {
+        let first = g.broadcast("first", &x, 7);
+        g.output("first", &first);
+    }), @"node 'first' has the root 7, but there is 1 rank, number 0");
+}
+
+#[test]
 fn ranks_that_both_receive_before_they_send_are_an_error() {
     // Seen to fail without `Starts`.
     insta::assert_snapshot!(mistake(2, |g, x| {
