@@ -29,6 +29,8 @@ mod order;
 mod parcels;
 #[path = "mpi/partitions.rs"]
 mod partitions;
+#[path = "it/comm/plus.rs"]
+mod plus;
 #[path = "mpi/solver.rs"]
 mod solver;
 #[path = "mpi/worlds.rs"]

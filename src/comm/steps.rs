@@ -232,7 +232,7 @@ impl Drop for Pending {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(anabranch_loom)))]
 mod tests {
     use futures::executor::block_on;
     use futures::future::poll_immediate;

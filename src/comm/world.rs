@@ -79,12 +79,12 @@ impl World {
         Ok(Hall::open(ranks).into_iter().map(|engine| Self::of(Box::new(engine))).collect())
     }
 
-    /// Returns a further world of the same ranks, with an order of its own. All ranks call this equally often:
-    /// their n-th calls, for one world, belong together. That the world is broken does not matter, so this is
-    /// how a program goes on. NCCL is started anew.
+    /// Returns a further world of the same ranks, with an order of its own. All ranks call this equally
+    /// often: their n-th calls belong together. A broken world has further ones, too: so a program goes on.
+    /// NCCL is started anew.
     ///
-    /// Over MPI, it waits until all ranks have called it, as `World::mpi`, with the
-    /// deadline of this world. A local world returns at once.
+    /// Over MPI, it waits until all ranks have called it, as `World::mpi` does, for at most the deadline of
+    /// this world. A local world returns at once.
     ///
     /// # Errors
     /// Over MPI: a rank has died or ended, or not all ranks call this within the deadline.

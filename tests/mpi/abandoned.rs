@@ -46,6 +46,8 @@ fn drop_between_steps(test: &str, push: impl Fn(&Flow, &World) -> Var<Vec<u32>> 
         wait_for_the_other(&world);
         let flow = flow();
         if world.rank() == 0 {
+            // The other rank may come to the end of the last operation later.
+            launch::wait_for_note("ready");
             {
                 let mut flow = pin!(flow);
                 assert!(flow.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
@@ -58,6 +60,7 @@ fn drop_between_steps(test: &str, push: impl Fn(&Flow, &World) -> Var<Vec<u32>> 
             }));
             check(next, "'two steps'", "was dropped before all of its parts were started");
         } else {
+            launch::note("ready");
             launch::wait_for_note("dropped");
             check(block_on(flow), "'two steps'", "was dropped before all of its parts were started");
         }

@@ -1,12 +1,13 @@
 //! Programs that deadlock with raw MPI: errors on all ranks.
 
 use anabranch::comm::World;
-use anabranch::scope::{Max, Operator, Sum};
-use anabranch::{Executor, Flow, Name, Result};
+use anabranch::scope::{Max, Sum};
+use anabranch::{Executor, Flow, Result};
 use futures::executor::block_on;
 use futures::future::poll_immediate;
 
 use crate::launch::{each_rank, each_rank_alone};
+use crate::plus::Plus;
 
 /// Runs a flow.
 fn flow<R>(flow: impl AsyncFnOnce(&Flow) -> Result<R>) -> Result<R> {
@@ -41,18 +42,6 @@ fn different_collectives_are_an_error_on_all_ranks() {
 
 #[test]
 fn another_operator_of_the_same_name_is_an_error() {
-    struct Plus;
-    impl Operator<f64> for Plus {
-        fn name(&self) -> Name {
-            Operator::<f64>::name(&Sum)
-        }
-        fn identity(&self) -> f64 {
-            0.0
-        }
-        fn combine(&self, before: f64, behind: f64) -> f64 {
-            before + behind
-        }
-    }
     each_rank_alone(2, "order::another_operator_of_the_same_name_is_an_error", |world| {
         let ended = flow(async |f: &Flow| {
             let x = f.value("x", 1.0);

@@ -220,7 +220,7 @@ impl Worlds {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(anabranch_loom)))]
 mod tests {
     use super::*;
 

@@ -137,7 +137,7 @@ async fn agree(member: &Arc<Member>, name: &Name, opened: Opened) -> Result<Uniq
     id.map(UniqueId).ok_or_else(|| Fault::Nccl("rank 0 has told no id".into()))
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(anabranch_loom)))]
 mod tests {
     use std::task::{Context, Waker};
 

@@ -2,9 +2,10 @@
 
 use anabranch::comm::World;
 use anabranch::graph::{Peer, above, times};
-use anabranch::scope::{Operator, Sum};
-use anabranch::{Executor, Graph, Inputs, Name, Value};
+use anabranch::scope::Sum;
+use anabranch::{Executor, Graph, Inputs, Value};
 
+use super::plus::Plus;
 use super::{all, each_rank, run_ranks};
 
 /// Returns the error of `compile_for`, which must be the same on all ranks.
@@ -338,21 +339,6 @@ fn states_that_come_from_other_values_are_named() {
         g.output("second", &second);
     });
     assert!(format!("{:#}", errors[1]).contains("it is 'loop', on rank 1 a node of this name"), "{:#}", errors[1]);
-}
-
-/// Adds, under the name of the built-in sum.
-struct Plus;
-
-impl Operator<f64> for Plus {
-    fn name(&self) -> Name {
-        Operator::<f64>::name(&Sum)
-    }
-    fn identity(&self) -> f64 {
-        0.0
-    }
-    fn combine(&self, before: f64, behind: f64) -> f64 {
-        before + behind
-    }
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod order;
 #[cfg(feature = "serde")]
 mod parcels;
 mod partitions;
+mod plus;
 mod schedules;
 
 use std::future::Future;
