@@ -7,7 +7,7 @@ use bytemuck::Pod;
 use super::combine;
 use super::elements::Elements;
 use super::op::Spec;
-use super::transfers::Carry;
+use super::transfers::CommunicationBody;
 use super::wire::Wire;
 use crate::graph::{Data, Graph, NewJob, Peer, Value};
 use crate::name::Name;
@@ -110,6 +110,6 @@ pub(super) fn communicate_of<R: Data>(graph: &mut Graph, name: Name, spec: Spec,
     job.communicate(spec.communication.clone());
     let name = job.full_name();
     let value = job.make();
-    job.end(Box::new(Carry { name, spec: Arc::new(spec), makes: true }));
+    job.end(Box::new(CommunicationBody { name, spec: Arc::new(spec), makes: true }));
     value
 }

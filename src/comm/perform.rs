@@ -18,14 +18,14 @@ use super::world::{Entry, Member};
 use crate::error::{BoxError, Error, Kind, WorldFault};
 use crate::graph::{Made, Shared};
 use crate::name::Name;
-use crate::ranks::Place;
+use crate::ranks::Position;
 
 /// Performs an operation of a run.
 pub(super) async fn perform(run: Arc<RunComm>, name: Name, spec: Arc<Spec>, given: Shared) -> Result<Made, BoxError> {
     let entry = run.entry().ok_or("another node of its run has failed")?;
-    let (turn, peer) = match run.order.places[&name] {
-        Place::Turn { unit, number, of } => (Some(run.turn(unit, number, of)), None),
-        Place::Message(peer) => (None, peer.map(|(rank, tag)| Peering { rank, tag })),
+    let (turn, peer) = match run.order.positions[&name] {
+        Position::Turn { unit, number, of } => (Some(run.turn(unit, number, of)), None),
+        Position::Message(peer) => (None, peer.map(|(rank, tag)| Peering { rank, tag })),
     };
     let (member, op) = (entry.member.clone(), Op::new(name, spec, given, peer));
     let steps = async {

@@ -215,7 +215,7 @@ impl Adding {
         }
         _ = job.make::<()>();
         let node = job.node();
-        job.end(Box::new(Carry { name: name.clone(), spec: Arc::new(spec), makes: true }));
+        job.end(Box::new(CommunicationBody { name: name.clone(), spec: Arc::new(spec), makes: true }));
         node
     }
 
@@ -230,7 +230,7 @@ impl Adding {
             None => _ = job.make::<()>(),
         }
         let node = job.node();
-        job.end(Box::new(Carry { name: name.clone(), spec: Arc::new(spec), makes: true }));
+        job.end(Box::new(CommunicationBody { name: name.clone(), spec: Arc::new(spec), makes: true }));
         node
     }
 
@@ -250,7 +250,7 @@ impl Adding {
             }
         }
         let (node, makes) = (job.node(), !is_root || value.is_none());
-        job.end(Box::new(Carry { name: name.clone(), spec: Arc::new(spec), makes }));
+        job.end(Box::new(CommunicationBody { name: name.clone(), spec: Arc::new(spec), makes }));
         node
     }
 
@@ -271,14 +271,14 @@ impl Adding {
 }
 
 /// The body of a node that communicates.
-pub(super) struct Carry {
+pub(super) struct CommunicationBody {
     pub(super) name: Name,
     pub(super) spec: Arc<Spec>,
     /// Whether this rank gets a value by it.
     pub(super) makes: bool,
 }
 
-impl Job for Carry {
+impl Job for CommunicationBody {
     fn start(&self, given: Vec<Shared>, context: Option<SharedContext>) -> JobFuture {
         let run = RunComm::of(context);
         let given = given.into_iter().next().unwrap_or_else(nothing);

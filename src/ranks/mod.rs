@@ -22,7 +22,7 @@ mod whole;
 pub use balanced::Balanced;
 pub use blocks::{Block, Blocks, Partition};
 pub(crate) use joined::{Exchanged, Joined, On, What};
-pub(crate) use order::{Order, Place};
+pub(crate) use order::{Order, Position};
 pub(crate) use pairs::{check_pairs, there_are};
 pub(crate) use same::check_same;
 pub use schedules::RankSchedules;

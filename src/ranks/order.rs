@@ -12,8 +12,8 @@ use crate::name::Name;
 
 /// The order of communication of one rank.
 pub(crate) struct Order {
-    /// The place of each node that communicates, by its full name.
-    pub(crate) places: HashMap<Name, Place>,
+    /// The position of each node that communicates, by its full name.
+    pub(crate) positions: HashMap<Name, Position>,
     /// The full names of the nodes without which some communication does not start.
     pub(crate) leading: HashSet<Name>,
     /// The number of units: the graph and its inner graphs.
@@ -26,7 +26,7 @@ pub(crate) struct Order {
 
 /// Where an operation stands in the order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Place {
+pub(crate) enum Position {
     /// A collective: its number among those of its unit, and how many these are.
     Turn { unit: u32, number: u32, of: u32 },
     /// A send or a receive: the other rank, and the number of the message. None without a peer.
@@ -37,7 +37,7 @@ impl Order {
     /// `units` are those of the graph.
     pub(crate) fn new(graph: &Graph, units: &[Unit], rank: u32, size: u32) -> Self {
         let mut order =
-            Self { places: HashMap::new(), leading: leading(units), units: units.len(), total: None, nodes: Vec::new() };
+            Self { positions: HashMap::new(), leading: leading(units), units: units.len(), total: None, nodes: Vec::new() };
         let mut tag = 0;
         for (unit, number) in units.iter().zip(0..) {
             order.add_turns(unit, number);
@@ -45,7 +45,7 @@ impl Order {
         }
         graphs(graph).into_iter().for_each(|graph| order.add_nodes(graph, size));
         let has_inner = units.iter().any(|unit| !unit.inside.is_empty());
-        order.total = (!has_inner).then_some(order.places.len() as u64);
+        order.total = (!has_inner).then_some(order.positions.len() as u64);
         order
     }
 
@@ -54,7 +54,7 @@ impl Order {
         let collectives: Vec<_> = order.filter(|node| unit.is_collective(*node)).collect();
         let of = collectives.len() as u32;
         for (&node, at) in collectives.iter().zip(0..) {
-            self.places.insert(unit.full_name(node), Place::Turn { unit: number, number: at, of });
+            self.positions.insert(unit.full_name(node), Position::Turn { unit: number, number: at, of });
         }
     }
 
@@ -74,7 +74,7 @@ impl Order {
                 *count += 1;
                 (peer, *tag + *count - 1)
             });
-            self.places.insert(unit.full_name(node), Place::Message(message));
+            self.positions.insert(unit.full_name(node), Position::Message(message));
         }
         *tag += nodes;
     }
