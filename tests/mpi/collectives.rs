@@ -76,13 +76,15 @@ fn a_loop_communicates() {
     });
 }
 
+type Push = fn(&Flow, &World, &Var<Vec<u32>>) -> Var<Vec<u32>>;
+
 #[test]
 fn elements_that_cannot_be_divided_fail_the_operation_on_all_ranks_and_the_world_goes_on() {
     // Seen to fail when bytes were divided instead of elements, and when the error of a rank broke the world.
     let name = "collectives::elements_that_cannot_be_divided_fail_the_operation_on_all_ranks_and_the_world_goes_on";
     each_rank(2, name, |world| {
         let exec = Executor::inline();
-        let pushes: [fn(&Flow, &World, &Var<Vec<u32>>) -> Var<Vec<u32>>; 3] = [
+        let pushes: [Push; 3] = [
             |f, world, x| f.all_to_all(world, "swap", x),
             |f, world, x| f.reduce_scatter(world, "part", x, Sum),
             |f, world, x| f.reduce_scatter(world, "part", x, operator("last", || 0, |_, last| last)),

@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn a_thread_that_one_rank_cannot_start_is_an_error_on_all() {
         // Seen to fail when the error ended the call before the ranks had agreed: rank 0 waited for ever.
-        let worlds = World::local(2).unwrap();
+        let worlds = World::local(2).expect("there are two ranks");
         let first = worlds[0].use_nccl_of(|_| {
             let opened = Arc::new(Done::default());
             opened.set(Ok(Some(UniqueId([0; 128]))));
@@ -162,7 +162,7 @@ mod tests {
             panic!("the ranks wait for each other");
         };
         for error in [first, second] {
-            let text = format!("{:#}", error.unwrap_err());
+            let text = format!("{:#}", error.expect_err("rank 1 has no thread"));
             assert!(text.starts_with("NCCL cannot be used: on rank 1 of 2: "), "{text}");
             assert!(text.contains("there are too many"), "{text}");
         }
