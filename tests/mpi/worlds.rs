@@ -21,7 +21,7 @@ fn three_thousand_worlds_come_and_go() {
     // Seen to fail when no communicator was freed: MPICH has about 2,000.
     each_rank(2, "worlds::three_thousand_worlds_come_and_go", |first| {
         for round in 0..3000 {
-            let world = World::mpi().unwrap();
+            let world = World::mpi().unwrap_or_else(|error| panic!("world {round}: {error:#}"));
             if round % 100 == 0 {
                 assert_eq!(sum(&world, round).unwrap(), 2 * round);
             }

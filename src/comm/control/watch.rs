@@ -78,6 +78,11 @@ impl Control {
     }
 
     /// Leaves a world.
+    /// Returns the number of worlds that this rank has left, and whose communicators are not freed.
+    pub(crate) fn unfreed(&self) -> usize {
+        self.worlds.unfreed()
+    }
+
     pub(crate) fn leave(&self, world: u32) {
         let collectives = self.worlds.leave(world);
         self.tell(Message::Left { world, rank: self.rank, collectives });

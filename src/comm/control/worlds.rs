@@ -132,6 +132,11 @@ impl Worlds {
         lock(&self.state).known.iter().map(|(world, watched)| (*world, watched.waits.collectives())).collect()
     }
 
+    /// Returns the number of worlds that this rank has left, and whose communicators are not freed.
+    pub(super) fn unfreed(&self) -> usize {
+        lock(&self.state).left.values().filter(|departed| departed.free.is_some()).count()
+    }
+
     /// Returns what frees the communicator of a world that all ranks have left.
     pub(super) fn take_free(&self, world: u32) -> Option<Free> {
         lock(&self.state).left.get_mut(&world)?.free.take()

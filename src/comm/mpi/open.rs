@@ -1,7 +1,7 @@
 //! The start of MPI in this process, once, and of its worlds.
 
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::calls::{COMMS, Calls, CommsAt, Failed, Handle, Memory};
 use super::comm::Comm;
@@ -103,6 +103,12 @@ fn fault(why: String) -> Error {
     Kind::Mpi { why }.into()
 }
 
+/// The most worlds that this rank has left, and whose communicators are not freed, before it waits to make a
+/// further one. MPICH has about 2,000 communicators, and fails without a reason behind the last.
+const UNFREED_MAX: usize = 64;
+/// The longest such wait: other ranks may keep these worlds.
+const UNFREED_WAIT: Duration = Duration::from_millis(100);
+
 /// MPI in this process, for handles of any type.
 trait Started: Send + Sync {
     fn engine(&self, deadline: Duration) -> Result<Box<dyn engine::Engine>>;
@@ -124,6 +130,11 @@ impl<H: Handle> Started for Process<H> {
     fn engine(&self, deadline: Duration) -> Result<Box<dyn engine::Engine>> {
         self.progress.path.check_open().map_err(|ended| fault(ended.to_string()))?;
         let _making = lock(&self.making);
+        // The control connection tells when communicators can be freed, and may be late on busy cores.
+        let begin = Instant::now();
+        while self.control.unfreed() > UNFREED_MAX && begin.elapsed() < UNFREED_WAIT {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         let (health, waits) = (Arc::<Health>::default(), Arc::<Waits>::default());
         let world = self.control.add(health.clone(), waits.clone(), deadline);
         match self.duplicates(&health, deadline) {
