@@ -14,7 +14,7 @@ use crate::sync::{AtomicBool, OnceLock, Ordering, Thread, current, park, spawn, 
 
 /// The longest time that a poll tests its request before it leaves it to the thread. A message between two
 /// processes of one machine takes about 1 µs.
-const SPIN: Duration = Duration::from_micros(5);
+const SPIN: Duration = Duration::from_micros(10);
 /// The time for which the thread stays awake in addition, for a byte that is moved: twice as long as that
 /// takes.
 const NS_PER_BYTE: Duration = Duration::from_nanos(2);
