@@ -17,6 +17,7 @@
 #![allow(clippy::unwrap_used)]
 
 #[path = "../../examples/programs/ranks/graph.rs"]
+#[allow(dead_code)]
 mod graph;
 #[path = "../../examples/programs/ranks/grid.rs"]
 #[allow(dead_code)]

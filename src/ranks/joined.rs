@@ -14,7 +14,7 @@ use super::pairs::{Ends, ends};
 use super::schedules::RankSchedules;
 use super::units::Unit;
 use crate::error::Result;
-use crate::graph::{Communication, Control, Edge, Exchange, NodeId, NodeShape, Role, Shape};
+use crate::graph::{Communication, Edge, Exchange, NodeId, NodeShape, Role, Shape};
 use crate::plan::{Point, Schedule, Step, StreamKind};
 
 /// Where a stream does its work.
@@ -50,8 +50,8 @@ pub(crate) struct Exchanged {
 
 pub(crate) enum What {
     Exchange(Exchange),
-    /// A loop or a branch that communicates: the units inside, by their numbers.
-    Control(Arc<Control>, Vec<(Role, usize)>),
+    /// A loop or a branch that communicates: the units inside, by their numbers. Its node has the control.
+    Control(Vec<(Role, usize)>),
 }
 
 impl Joined {
@@ -144,10 +144,12 @@ impl<'a> Joining<'a> {
             let shape = &self.unit.shape.nodes()[node.index()];
             let what = match (&shape.communication, &shape.control) {
                 (Some(communication), _) => What::Exchange(communication.exchange.clone()),
-                (None, Some(control)) => What::Control(control.clone(), self.inside(node)),
+                (None, Some(_)) => What::Control(self.inside(node)),
                 (None, None) => continue,
             };
+            let control = shape.control.clone();
             let wire = self.wire(node, On::Network, what);
+            self.joined.shape.nodes_mut()[wire.node.index()].control = control;
             self.meetings.push((node, wire));
         }
     }

@@ -141,9 +141,9 @@ impl RankSchedules {
         &self.units[0].shape
     }
 
-    /// Returns the number of graphs: the graph and those inside.
-    pub(crate) fn units(&self) -> usize {
-        self.units.len()
+    /// Returns the path of each graph: of the graph itself, and of those inside.
+    pub(crate) fn paths(&self) -> Vec<String> {
+        self.units.iter().map(Unit::path).collect()
     }
 
     /// For each node of a rank's schedule, returns the node of the whole shape.

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use super::log::SimLog;
 use super::machine::Machine;
 use super::simulation::Simulation;
 use crate::error::{Kind, Result};
@@ -15,17 +16,29 @@ pub(super) struct Inner {
     control: Control,
     role: Role,
     simulation: Simulation,
+    /// The path of the graph, if pictures show it.
+    path: Option<String>,
+}
+
+impl Inner {
+    /// Returns a graph inside of a loop or a branch of ranks.
+    pub(super) fn of_ranks(control: Control, role: Role, simulation: Simulation, path: String) -> Self {
+        Self { control, role, simulation, path: Some(path) }
+    }
 }
 
 /// A loop or a branch: the number of its graph (None for the outermost one), and its node in that graph.
-type Control = (Option<usize>, NodeId);
+pub(super) type Control = (Option<usize>, NodeId);
+
+/// The durations of loops and branches, and the logs of the graphs inside that pictures show.
+pub(super) type Inside = (HashMap<NodeId, f64>, Vec<(String, SimLog)>);
 
 impl Inner {
     /// Returns all inner graphs of a schedule.
     pub(super) fn all(schedule: &Schedule) -> Vec<Self> {
         let of = |inner: &InnerSchedule| {
             let control = (inner.around(), inner.node());
-            Self { control, role: inner.role(), simulation: Simulation::of_one(inner.schedule()) }
+            Self { control, role: inner.role(), simulation: Simulation::of_one(inner.schedule()), path: None }
         };
         schedule.inner().iter().map(of).collect()
     }
@@ -33,7 +46,8 @@ impl Inner {
 
 impl Simulation {
     /// Returns the duration of each loop and branch of this graph, in microseconds.
-    pub(super) fn controls_us(&self) -> Result<HashMap<NodeId, f64>> {
+    pub(super) fn inside(&self) -> Result<Inside> {
+        let mut logs = Vec::new();
         // Inner before outer: the list has each graph before its inner graphs, so it runs backwards.
         let mut took_us: HashMap<Control, Vec<(Role, f64)>> = HashMap::new();
         for (at, inner) in self.inner.iter().enumerate().rev() {
@@ -41,8 +55,10 @@ impl Simulation {
             let controls_us = simulation.of_controls(Some(at), &took_us)?;
             let log = Machine::new(&simulation, &controls_us).run()?;
             took_us.entry(inner.control).or_default().push((inner.role, log.makespan_us()));
+            logs.extend(inner.path.clone().map(|path| (path, log)));
         }
-        self.of_controls(None, &took_us)
+        logs.reverse();
+        Ok((self.of_controls(None, &took_us)?, logs))
     }
 
     /// Returns the duration of each loop and branch of one graph, from the durations of its inner graphs.

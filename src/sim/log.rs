@@ -170,6 +170,8 @@ pub struct SimLog {
     pub(super) on: Arc<[On]>,
     /// The number of nodes of each item. 0 if the nodes are not those of items.
     pub(super) nodes_of_item: u32,
+    /// The logs of graphs inside of loops and branches, with their paths, for pictures.
+    pub(super) inside: Vec<(String, SimLog)>,
     pub(super) events: Vec<SimEvent>,
     pub(super) races: Option<Vec<Race>>,
     pub(super) choices: Vec<(u32, u32)>,

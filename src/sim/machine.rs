@@ -135,7 +135,7 @@ impl<'a> Machine<'a> {
         let (shape, names, races) = (simulation.shape.clone(), simulation.names.clone(), clocks.is_some().then_some(races));
         let nodes_of_item = simulation.nodes_of_item;
         let on = simulation.on.clone();
-        Ok(SimLog { shape, names, kinds, on, nodes_of_item, events, races, choices: chooser.made })
+        Ok(SimLog { shape, names, kinds, on, nodes_of_item, inside: Vec::new(), events, races, choices: chooser.made })
     }
 
     /// Returns an error if a stream did not reach its end, or if choices to replay do not fit.

@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 
+use super::inner::{Control, Inner};
 use super::links::Links;
 use super::simulation::Simulation;
 use crate::error::{Kind, Result};
-use crate::graph::COST_US_MAX;
+use crate::graph::{COST_US_MAX, Role};
+use crate::name::Name;
 use crate::ranks::{Exchanged, Joined, RankSchedules, What};
 
 impl Simulation {
@@ -18,7 +20,7 @@ impl Simulation {
     /// graphs on all ranks.
     ///
     /// # Errors
-    /// If a loop takes more than 10¹² µs.
+    /// If an exchange takes more than 10¹² µs.
     ///
     /// # Examples
     /// Two parts of a computation, on one rank and on two:
@@ -45,33 +47,41 @@ impl Simulation {
     /// # Ok::<(), anabranch::Error>(())
     /// ```
     pub fn of_ranks(schedules: &RankSchedules, links: &Links) -> Result<Self> {
-        let mut took_us: HashMap<usize, f64> = HashMap::new();
-        // Inner before outer: each unit comes after the one around it.
-        for unit in (1..schedules.units()).rev() {
-            if let Some(joined) = Joined::of(schedules, unit) {
-                took_us.insert(unit, Self::of_joined(joined, links, schedules, &took_us)?.run()?.makespan_us());
+        // The place of each unit among the inner graphs, and the loop or branch that it is in.
+        let mut around: HashMap<usize, (Control, Role)> = HashMap::new();
+        let (mut outermost, mut inner) = (None, Vec::new());
+        for (unit, path) in schedules.paths().into_iter().enumerate() {
+            let Some(mut joined) = Joined::of(schedules, unit) else { continue };
+            let place = outermost.is_some().then_some(inner.len());
+            for Exchanged { node, what, bytes } in &joined.exchanges {
+                match what {
+                    What::Exchange(exchange) => {
+                        let us = links.takes_us(exchange, *bytes, schedules.ranks());
+                        joined.shape.nodes_mut()[node.index()].cost_us = checked(us, joined.shape.name_of(*node))?;
+                    }
+                    What::Control(units) => {
+                        around.extend(units.iter().map(|&(role, unit)| (unit, ((place, *node), role))));
+                    }
+                }
+            }
+            let simulation = Self::of_programs(joined.shape, joined.programs);
+            let simulation = simulation.over_ranks(joined.on, joined.names, joined.places);
+            match around.remove(&unit) {
+                Some((control, role)) => inner.push(Inner::of_ranks(control, role, simulation, path)),
+                None => outermost = Some(simulation),
             }
         }
-        let outermost = Joined::of(schedules, 0).expect("the outermost unit is always there");
-        Self::of_joined(outermost, links, schedules, &took_us)
+        let mut outermost: Self = outermost.expect("the outermost unit is always there");
+        outermost.inner = inner;
+        Ok(outermost)
     }
+}
 
-    fn of_joined(mut joined: Joined, links: &Links, schedules: &RankSchedules, took_us: &HashMap<usize, f64>) -> Result<Self> {
-        for Exchanged { node, what, bytes } in &joined.exchanges {
-            let us = match what {
-                What::Exchange(exchange) => links.takes_us(exchange, *bytes, schedules.ranks()),
-                What::Control(control, units) => control.takes_us(|role| {
-                    let unit = units.iter().find(|unit| unit.0 == role).map(|unit| unit.1);
-                    unit.and_then(|unit| took_us.get(&unit)).copied().unwrap_or(0.0)
-                }),
-            };
-            if us > COST_US_MAX {
-                let fault = format!("node '{}' takes more than 10^12 us: a time is from 0 to 10^12", joined.shape.name_of(*node));
-                return Err(Kind::Simulation { fault }.into());
-            }
-            joined.shape.nodes_mut()[node.index()].cost_us = us;
-        }
-        let simulation = Self::of_programs(joined.shape, joined.programs);
-        Ok(simulation.over_ranks(joined.on, joined.names, joined.places))
+/// Checks how long a node takes.
+fn checked(us: f64, name: &Name) -> Result<f64> {
+    if us <= COST_US_MAX {
+        return Ok(us);
     }
+    let fault = format!("node '{name}' takes more than 10^12 us: a time is from 0 to 10^12");
+    Err(Kind::Simulation { fault }.into())
 }

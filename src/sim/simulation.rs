@@ -221,7 +221,8 @@ impl Simulation {
         check_ids(&self.shape)?;
         check_steps(&self.shape, &self.programs)?;
         self.check_records()?;
-        Machine::new(self, &self.controls_us()?).run()
+        let (controls_us, inside) = self.inside()?;
+        Ok(SimLog { inside, ..Machine::new(self, &controls_us).run()? })
     }
 
     /// Checks that each stream records only its own points, in ascending order.

@@ -18,11 +18,19 @@ impl SimLog {
     /// a bar, a viewer shows the bars of its item of a [`Pipeline`](crate::Pipeline). Nodes that failed
     /// have a red rim, and those that were skipped are left out. Over several ranks, each has its rows, with
     /// what it sends, and collectives have a row of their own; nodes that take no time are left out. Of more
-    /// than 16 ranks, the first 16 are drawn.
+    /// than 16 ranks, the first 16 are drawn. What is inside of loops and branches that communicate is drawn
+    /// below, each once and with its own time scale.
     ///
     /// [`Schedule::to_svg`](crate::plan::Schedule::to_svg) draws the same spans of a schedule on its streams,
     /// and [`Timeline::to_svg`](crate::Timeline::to_svg) what really ran.
     pub fn to_svg(&self) -> String {
+        let inside = self.inside.iter().map(|(path, log)| Panel { title: format!("in {path}"), ..log.panel() });
+        let panels = std::iter::once(self.panel()).chain(inside).collect();
+        let title = self.shape.name().unwrap_or("simulation").to_owned();
+        Picture { title, note: String::new(), colored_by: Vec::new(), panels }.draw()
+    }
+
+    fn panel(&self) -> Panel {
         let failed: HashSet<NodeId> = self.failed().collect();
         let mut spans = self.spans();
         if self.ranks() > 0 {
@@ -34,15 +42,14 @@ impl SimLog {
         engines.sort_unstable();
         engines.dedup();
         let bars: Vec<Bar> = spans.iter().map(|span| self.bar(span, &engines, failed.contains(&span.node))).collect();
-        let panel = Panel {
+        Panel {
             counts: self.counts(&bars),
             rows: engines.iter().map(|&engine| row(engine, self.ranks() > 0)).collect(),
             bars,
             until: self.makespan_us().max(f64::MIN_POSITIVE),
             axis: Axis::Time,
             ..Panel::default()
-        };
-        Picture::new(self.shape.name().unwrap_or("simulation"), panel).draw()
+        }
     }
 
     fn counts(&self, bars: &[Bar]) -> String {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anabranch::comm::World;
-use anabranch::graph::{Peer, above};
+use anabranch::graph::{Peer, Shape, above};
 use anabranch::scope::Max;
 use anabranch::{Executor, Graph, Inputs, Result, Value, take};
 
@@ -17,8 +17,14 @@ pub(crate) async fn solve(exec: &Executor, world: &World, part: Part) -> Result<
     Ok(Solution { residuals: Arc::unwrap_or_clone(residuals), largest: *largest })
 }
 
+/// Returns the graph without its closures, for plans and pictures.
+pub(crate) fn shape(part: Part) -> Shape {
+    build(part).shape().clone()
+}
+
 fn build(part: Part) -> Graph {
     let mut g = Graph::new();
+    g.set_name("conjugate gradients");
     let x = g.task("x = 0", (), move || part.zeros());
     let r = g.task("r = b", (), move || part.load());
     let p = g.task("p = r", (), move || part.load());

@@ -6,6 +6,8 @@
 //! cargo run --example ranks -- --size 200 --ranks 4 --flow
 //! cargo build --features mpi --example ranks
 //! mpirun -n 4 target/debug/examples/ranks --mpi               # four ranks: four processes
+//! cargo run --example ranks -- --graph solver.json            # what each of four ranks does, as a picture
+//! cargo run -p anabranch-tool -- plan solver.json --ranks 4 -o solver.svg
 //! ```
 //!
 //! Read `graph.rs` first: the solver is one graph, with a loop that communicates. `flow.rs` is the same
@@ -16,8 +18,9 @@ mod flow;
 mod graph;
 pub(crate) mod grid;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::thread;
+use std::{fs, thread};
 
 use anabranch::comm::World;
 use anabranch::{BoxError, Executor};
@@ -45,6 +48,10 @@ struct Args {
     /// Solve with a flow instead of a graph
     #[arg(long)]
     flow: bool,
+
+    /// Solve nothing: write the graph as JSON, for `anabranch plan FILE --ranks 4`
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["mpi", "flow"])]
+    graph: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
@@ -58,6 +65,10 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<(), BoxError> {
+    if let Some(path) = &args.graph {
+        let part = Part::new(args.size, &World::local(args.ranks)?[0])?;
+        return Ok(fs::write(path, graph::shape(part).to_json())?);
+    }
     let worlds = if args.mpi { vec![mpi()?] } else { World::local(args.ranks)? };
     let is_first = worlds[0].rank() == 0;
     let solutions = solve(worlds, args.size, args.flow)?;
