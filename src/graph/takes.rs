@@ -6,12 +6,13 @@ use super::shape::Link;
 use super::{Edge, EdgeKind, NodeId, Shape};
 
 impl Shape {
-    /// Returns the values that loops and branches take: each with its node, and its number there.
-    pub(crate) fn taken_values(&self) -> impl Iterator<Item = (NodeId, u32)> {
+    /// Returns the values that loops and branches take: each taker with the node that makes the value, and the
+    /// number of the value there.
+    pub(crate) fn taken_values(&self) -> impl Iterator<Item = (NodeId, (NodeId, u32))> {
         let reads = if self.taken_inputs().is_empty() { Vec::new() } else { self.reads() };
-        let link = move |&(node, input): &(NodeId, u32)| reads.get(node.index())?.get(input as usize).copied();
-        self.taken_inputs().iter().filter_map(link).filter_map(|link| match link {
-            Link::Edge(Edge { source, kind: EdgeKind::Data { output, .. }, .. }) => Some((source, output)),
+        let link = move |&(node, input): &(NodeId, u32)| Some((node, *reads.get(node.index())?.get(input as usize)?));
+        self.taken_inputs().iter().filter_map(link).filter_map(|(taker, link)| match link {
+            Link::Edge(Edge { source, kind: EdgeKind::Data { output, .. }, .. }) => Some((taker, (source, output))),
             _ => None,
         })
     }

@@ -205,7 +205,7 @@ impl Shape {
     pub fn partition(&mut self, policy: &dyn Partition, ranks: u32) -> Result<()> {
         check(self)?;
         let unit = Unit::outermost(self);
-        let taken: HashSet<(NodeId, u32)> = self.taken_values().collect();
+        let taken: HashSet<(NodeId, u32)> = self.taken_values().map(|(_, value)| value).collect();
         let is_taken = |edge: &Edge| matches!(edge.kind, EdgeKind::Data { output, .. } if taken.contains(&(edge.source, output)));
         let blocks = Blocks::new(&unit, is_taken, |_| 0);
         blocks.place(self, policy, ranks)

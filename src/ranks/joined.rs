@@ -76,7 +76,7 @@ impl Joined {
 
 /// An exchange: its node, and its stream. These come first in the joined programs.
 #[derive(Clone, Copy)]
-struct Wire {
+struct Carrier {
     node: NodeId,
     stream: u32,
 }
@@ -87,11 +87,11 @@ struct Joining<'a> {
     unit: &'a Unit,
     joined: Joined,
     /// The collectives, and the loops and branches that communicate, in their order.
-    meetings: Vec<(NodeId, Wire)>,
+    meetings: Vec<(NodeId, Carrier)>,
     /// The bytes that each node reads.
     bytes_into: Vec<u64>,
     /// The messages that a node sends or receives on a rank.
-    messages: HashMap<(NodeId, u32), Wire>,
+    messages: HashMap<(NodeId, u32), Carrier>,
     /// For each exchange, the points that it waits for, and the nodes behind which they are.
     begins: Vec<Vec<(Point, NodeId)>>,
 }
@@ -125,9 +125,10 @@ impl<'a> Joining<'a> {
     }
 
     /// Adds the node of an exchange, with its stream.
-    fn wire(&mut self, of: NodeId, on: On, what: What) -> Wire {
+    fn carrier(&mut self, of: NodeId, on: On, what: What) -> Carrier {
         let shape = &self.unit.shape.nodes()[of.index()];
-        let bytes = shape.bytes.unwrap_or(self.bytes_into[of.index()]);
+        // The bytes of a node are those of its own value, which may be a part of what it exchanges.
+        let bytes = Some(self.bytes_into[of.index()]).filter(|bytes| *bytes > 0).or(shape.bytes).unwrap_or(0);
         let node = self.add_node(bare(shape), 0);
         let name = match on {
             On::Link(rank) => format!("link of rank {rank}"),
@@ -136,7 +137,7 @@ impl<'a> Joining<'a> {
         let stream = self.add_stream(StreamKind::Host, on, (name, shape.name.to_string()));
         self.joined.exchanges.push(Exchanged { node, what, bytes });
         self.begins.push(Vec::new());
-        Wire { node, stream }
+        Carrier { node, stream }
     }
 
     fn add_meetings(&mut self) {
@@ -148,9 +149,9 @@ impl<'a> Joining<'a> {
                 (None, None) => continue,
             };
             let control = shape.control.clone();
-            let wire = self.wire(node, On::Network, what);
-            self.joined.shape.nodes_mut()[wire.node.index()].control = control;
-            self.meetings.push((node, wire));
+            let carrier = self.carrier(node, On::Network, what);
+            self.joined.shape.nodes_mut()[carrier.node.index()].control = control;
+            self.meetings.push((node, carrier));
         }
     }
 
@@ -165,9 +166,9 @@ impl<'a> Joining<'a> {
         for ((from, to), Ends { sends, receives }) in all {
             for (&send, &receive) in sends.iter().zip(&receives) {
                 let exchange = Exchange::SendTo { to: to.into() };
-                let wire = self.wire(send, On::Link(from), What::Exchange(exchange));
-                self.messages.insert((send, from), wire);
-                self.messages.insert((receive, to), wire);
+                let carrier = self.carrier(send, On::Link(from), What::Exchange(exchange));
+                self.messages.insert((send, from), carrier);
+                self.messages.insert((receive, to), carrier);
             }
         }
     }
@@ -178,9 +179,8 @@ impl<'a> Joining<'a> {
         if self.number == 0 {
             return (schedule, Some(self.schedules.nodes(rank)));
         }
-        let path = self.unit.path();
-        let at = (0..schedule.inner().len()).find(|&inner| schedule.inner_path(inner) == path);
-        (schedule.inner()[at.expect("each rank has the graphs that communicate")].schedule(), None)
+        let schedule = self.schedules.inner(rank, &self.unit.path());
+        (schedule.expect("each rank has the graphs that communicate"), None)
     }
 
     fn add_rank(&mut self, rank: u32) {
@@ -234,8 +234,8 @@ struct Rank {
     rank: u32,
     /// The number of its first node.
     first: u32,
-    /// The starts of its collectives, and of its loops and branches that communicate, each with its wire.
-    starts: HashMap<NodeId, (NodeId, Wire)>,
+    /// The starts of its collectives, and of its loops and branches that communicate, each with its carrier.
+    starts: HashMap<NodeId, (NodeId, Carrier)>,
     /// The new place of each point.
     points: HashMap<Point, Point>,
     /// The collective that starts before each collective.
@@ -251,13 +251,13 @@ impl Rank {
     fn add_starts(&mut self, to: &mut Joining<'_>, schedule: &Schedule, nodes: Option<&[NodeId]>) {
         let mut last: Option<(NodeId, NodeId)> = None;
         for at in 0..to.meetings.len() {
-            let (meeting, wire) = to.meetings[at];
+            let (meeting, carrier) = to.meetings[at];
             let found = nodes.map_or(Ok(meeting.index()), |nodes| nodes.binary_search(&meeting));
             let node = NodeId(found.expect("all ranks have the nodes in which they meet") as u32);
             let shape = end(&schedule.shape().nodes()[node.index()]);
             let name = format!("{} starts", shape.name).into();
             let start = to.add_node(NodeShape { name, ..shape }, to.joined.places[self.node(node).index()]);
-            self.starts.insert(node, (start, wire));
+            self.starts.insert(node, (start, carrier));
             if let Some((before, started)) = last.replace((node, start)) {
                 self.before.insert(node, before);
                 to.joined.shape.order(started, start);
@@ -314,23 +314,23 @@ impl Rank {
         began: &HashMap<NodeId, Point>,
     ) {
         let run = Step::Run(self.node(node));
-        if let Some(&(start, wire)) = self.starts.get(&node) {
+        if let Some(&(start, carrier)) = self.starts.get(&node) {
             let point = began[&node];
             let before = self.before.get(&node).map(|before| began[before]).filter(|before| before.stream != point.stream);
             steps.extend(before.map(Step::Wait));
-            steps.extend([Step::Run(start), Step::Record(point), Step::Wait(Point::new(wire.stream, 1)), run]);
-            to.begins[wire.stream as usize].push((point, start));
-            to.joined.shape.order(wire.node, self.node(node));
+            steps.extend([Step::Run(start), Step::Record(point), Step::Wait(Point::new(carrier.stream, 1)), run]);
+            to.begins[carrier.stream as usize].push((point, start));
+            to.joined.shape.order(carrier.node, self.node(node));
             return;
         }
         match to.messages.get(&(whole, self.rank)).copied() {
-            Some(wire) if is_send(to.unit, whole) => {
+            Some(carrier) if is_send(to.unit, whole) => {
                 steps.extend([run, Step::Record(began[&node])]);
-                to.begins[wire.stream as usize].push((began[&node], self.node(node)));
+                to.begins[carrier.stream as usize].push((began[&node], self.node(node)));
             }
-            Some(wire) => {
-                steps.extend([Step::Wait(Point::new(wire.stream, 1)), run]);
-                to.joined.shape.order(wire.node, self.node(node));
+            Some(carrier) => {
+                steps.extend([Step::Wait(Point::new(carrier.stream, 1)), run]);
+                to.joined.shape.order(carrier.node, self.node(node));
             }
             None => steps.push(run),
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::joined::Joined;
 use super::pairs::check_pairs;
-use super::split::check_places;
+use super::split::{check_places, check_takes};
 use super::units::Unit;
 use super::waits::Starts;
 use super::whole::Whole;
@@ -23,7 +23,7 @@ pub(crate) const RANKS_MAX: u32 = 1 << 16;
 /// [`Simulation::of_ranks`](crate::sim::Simulation::of_ranks) runs them in virtual time, over links with a
 /// latency and a bandwidth.
 ///
-/// `{}` writes the schedule of each rank. Ranks with the same one stand together.
+/// `{}` writes the schedule of each rank. Ranks that share one stand together.
 ///
 /// # Examples
 /// ```
@@ -52,19 +52,29 @@ pub struct RankSchedules {
     /// The units of the whole graph, with its transfers.
     pub(super) units: Vec<Unit>,
     pub(super) starts: Starts,
-    /// The schedules that differ, each with the node of the whole graph for each of its nodes.
-    schedules: Vec<(Schedule, Vec<NodeId>)>,
+    /// The schedules that differ.
+    schedules: Vec<Own>,
     /// The schedule of each rank.
     of: Vec<u32>,
+}
+
+/// A schedule of some ranks.
+struct Own {
+    schedule: Schedule,
+    /// The node of the whole graph for each of its nodes.
+    nodes: Vec<NodeId>,
+    /// The places of its inner schedules, by their paths.
+    inner: HashMap<String, usize>,
 }
 
 impl Shape {
     /// Compiles a schedule for each of some ranks. Nodes with a rank ([`NodeShape::ranks`]) run there, all
     /// others on all ranks; what crosses from rank to rank gets nodes that send and receive it, as in
-    /// [`Graph::compile_for`](crate::Graph::compile_for).
+    /// [`Graph::compile_for`](crate::Graph::compile_for). That adds one more node to a rank that exchanges
+    /// nothing: it takes part in the comparison of the graphs.
     ///
-    /// O(n + m) for the nodes and edges of all ranks together. Ranks that run the same nodes in the same
-    /// order share a schedule.
+    /// O(n + m) for the nodes and edges of all ranks together, but for a search of each node among those of
+    /// its rank. Ranks that run only the nodes of all ranks share a schedule.
     ///
     /// # Errors
     /// As [`Shape::schedule_with`]; if there are no ranks, or more than 65,536; in addition those of
@@ -78,6 +88,7 @@ impl Shape {
         let mut units = Unit::all(&shape, &inner);
         check_places(&units, ranks)?;
         check_pairs(&units, ranks)?;
+        check_takes(self)?;
         let whole = Whole::new(self, ranks, !units[0].inside.is_empty());
         if !whole.is_uniform() {
             let (shape, inner) = whole.shape.checked_shapes()?;
@@ -105,7 +116,7 @@ impl RankSchedules {
         let mut known: HashMap<Vec<&Vec<NodeId>>, u32> = HashMap::new();
         for rank in 0..ranks {
             let key: Vec<&Vec<NodeId>> = starts.iter().map(|unit| &unit[rank as usize % unit.len()]).collect();
-            if whole.is_uniform()
+            if whole.is_plain(rank)
                 && let Some(&known) = known.get(&key)
             {
                 self.of.push(known);
@@ -116,9 +127,12 @@ impl RankSchedules {
             part.set_starts(key[0].iter().filter_map(local).collect());
             let inner = |path: &str| units.get(path).map_or_else(Vec::new, |&unit| key[unit].clone());
             let schedule = part.schedule_in_order(policy, inner).map_err(|error| error.within(format!("rank {rank}")))?;
-            known.insert(key, self.schedules.len() as u32);
+            if whole.is_plain(rank) {
+                known.insert(key, self.schedules.len() as u32);
+            }
             self.of.push(self.schedules.len() as u32);
-            self.schedules.push((schedule, nodes));
+            let inner = (0..schedule.inner().len()).map(|inner| (schedule.inner_path(inner), inner)).collect();
+            self.schedules.push(Own { schedule, nodes, inner });
         }
         Ok(self)
     }
@@ -133,7 +147,7 @@ impl RankSchedules {
     /// # Panics
     /// If there is no such rank.
     pub fn of(&self, rank: u32) -> &Schedule {
-        &self.schedules[self.of[rank as usize] as usize].0
+        &self.own(rank).schedule
     }
 
     /// Returns the shape of all ranks together, with the nodes that send and receive what crosses.
@@ -146,9 +160,19 @@ impl RankSchedules {
         self.units.iter().map(Unit::path).collect()
     }
 
+    fn own(&self, rank: u32) -> &Own {
+        &self.schedules[self.of[rank as usize] as usize]
+    }
+
+    /// Returns the schedule of an inner graph on a rank, by its path.
+    pub(super) fn inner(&self, rank: u32, path: &str) -> Option<&Schedule> {
+        let own = self.own(rank);
+        Some(own.schedule.inner()[*own.inner.get(path)?].schedule())
+    }
+
     /// For each node of a rank's schedule, returns the node of the whole shape.
     pub(super) fn nodes(&self, rank: u32) -> &[NodeId] {
-        &self.schedules[self.of[rank as usize] as usize].1
+        &self.own(rank).nodes
     }
 
     /// Checks the schedules of all ranks with [`Shape::verify_programs`]; and all of them together: every
@@ -183,7 +207,7 @@ impl RankSchedules {
     fn distinct(&self) -> impl Iterator<Item = (&Schedule, Vec<u32>)> {
         let mut ranks = vec![Vec::new(); self.schedules.len()];
         (0..).zip(&self.of).for_each(|(rank, &schedule): (u32, _)| ranks[schedule as usize].push(rank));
-        self.schedules.iter().map(|(schedule, _)| schedule).zip(ranks)
+        self.schedules.iter().map(|own| &own.schedule).zip(ranks)
     }
 }
 

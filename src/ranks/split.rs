@@ -161,6 +161,7 @@ fn one(shape: &Shape, node: NodeId) -> Option<u32> {
 /// If there is no such rank, all ranks take part in the node, or it is inside a loop or a branch.
 pub(crate) fn check_places(units: &[Unit], size: u32) -> Result<()> {
     for unit in units {
+        check_exchangers(unit)?;
         let placed = unit.shape.ids().filter_map(|node| Some((node, one(&unit.shape, node)?)));
         for (node, rank) in placed {
             let fault = |fault: String| Err(Kind::Body { node: unit.full_name(node), fault }.into());
@@ -176,6 +177,41 @@ pub(crate) fn check_places(units: &[Unit], size: u32) -> Result<()> {
             if let Some(inside) = unit.inside.get(&node) {
                 return fault(format!("is to run on rank {rank} only, but communicates inside ('{inside}')"));
             }
+        }
+    }
+    Ok(())
+}
+
+/// Checks that what communicates is one node on the host.
+fn check_exchangers(unit: &Unit) -> Result<()> {
+    for (node, shape) in unit.communications() {
+        let fault = if shape.control.is_some() {
+            "is a loop or a branch, and exchanges values: let a node inside of it, or behind it, exchange them"
+        } else if shape.devices().len() > 1 {
+            "exchanges values on several devices: give it one"
+        } else {
+            continue;
+        };
+        return Err(Kind::Body { node: unit.full_name(node), fault: fault.into() }.into());
+    }
+    Ok(())
+}
+
+/// Checks that no loop or branch takes a value of its own rank which other ranks read.
+///
+/// # Errors
+/// Names the node that makes the value.
+pub(super) fn check_takes(shape: &Shape) -> Result<()> {
+    let taken: HashMap<(NodeId, u32), NodeId> = shape.taken_values().map(|(taker, value)| (value, taker)).collect();
+    for edge in shape.edges().iter().filter(|edge| crosses(shape, edge).is_some()) {
+        let EdgeKind::Data { output, .. } = edge.kind else { continue };
+        let Some(&taker) = taken.get(&(edge.source, output)) else { continue };
+        let (from, at) = (one(shape, edge.source), one(shape, taker));
+        if at.is_none() || at == from {
+            let taker = shape.name_of(taker);
+            let fault =
+                format!("is read on other ranks, and '{taker}' takes it on its own rank: let '{taker}' read it, and copy it");
+            return Err(Kind::Body { node: shape.name_of(edge.source).clone(), fault }.into());
         }
     }
     Ok(())

@@ -7,7 +7,9 @@
 //! communication of each rank starts in the common order also on its streams ([`Shape::set_starts`]): what
 //! leads to an operation never comes, on a stream, behind what follows a later one. Then a wait between two
 //! operations of a rank always goes from the earlier one to the later one, in an order that all ranks have
-//! in common, so there is no cycle whatever the policies of the ranks are.
+//! in common, so there is no cycle whatever the policies of the ranks are. In this order, a collective has
+//! the place of its end, which all ranks wait for; its starts can all be moved there, because only its end
+//! and the starts of later ones wait for them.
 //!
 //! [`Shape::set_starts`]: crate::graph::Shape::set_starts
 
@@ -47,8 +49,13 @@ impl Starts {
     pub(super) fn by_rank(&self, ranks: u32) -> Vec<Vec<Vec<NodeId>>> {
         let of_unit = |starts: &Vec<Start>| {
             let is_common = starts.iter().all(|(_, at)| at.is_none());
-            let mut all = vec![Vec::new(); if is_common { 1 } else { ranks as usize }];
-            starts.iter().for_each(|&(node, at)| all[at.unwrap_or(0) as usize].push(node));
+            let mut all: Vec<Vec<NodeId>> = vec![Vec::new(); if is_common { 1 } else { ranks as usize }];
+            for &(node, at) in starts {
+                match at {
+                    Some(rank) => all[rank as usize].push(node),
+                    None => all.iter_mut().for_each(|starts| starts.push(node)),
+                }
+            }
             all
         };
         self.0.iter().map(of_unit).collect()
@@ -139,8 +146,13 @@ impl Executions {
         let mut order = Vec::new();
         while let Some(at) = ready.pop() {
             let (node, rank) = self.of(at);
-            let communicates = unit.shape.nodes()[node.index()].communication.is_some() || unit.inside.contains_key(&node);
-            order.extend(rank.filter(|_| communicates).map(|rank| (node, Some(rank))));
+            let communicates = unit.shape.nodes()[node.index()].communication.is_some();
+            let meets = unit.is_collective(node) || unit.inside.contains_key(&node);
+            match rank {
+                // What follows a collective waits for all ranks, so its end has its place.
+                None => order.push((node, None)),
+                Some(rank) => order.extend((communicates && !meets).then_some((node, Some(rank)))),
+            }
             for behind in std::mem::take(&mut self.behind[at]) {
                 self.open[behind] -= 1;
                 if self.open[behind] == 0 {

@@ -62,9 +62,14 @@ impl Whole {
         Self { shape, placed, everywhere, into, own }
     }
 
-    /// Returns whether all ranks have the same part.
+    /// Returns whether the graph has no transfers.
     pub(super) fn is_uniform(&self) -> bool {
         self.placed.iter().all(Vec::is_empty) && self.own.iter().all(HashMap::is_empty)
+    }
+
+    /// Returns whether a rank has the nodes of all ranks, and no others.
+    pub(super) fn is_plain(&self, rank: u32) -> bool {
+        self.placed[rank as usize].is_empty() && self.own[rank as usize].is_empty()
     }
 
     /// Returns the part of a rank, and for each of its nodes the node here.

@@ -49,7 +49,7 @@ impl Links {
     /// Returns links with a latency in microseconds, and a bandwidth in gigabytes (10⁹ bytes) per second.
     ///
     /// # Errors
-    /// If the latency is not from 0 to 10¹², or the bandwidth is not above 10⁻⁶.
+    /// If the latency is not from 0 to 10¹², or the bandwidth is below 10⁻⁶.
     pub fn new(latency_us: f64, gigabytes_per_s: f64) -> Result<Self> {
         let fault = if !(0.0..=COST_US_MAX).contains(&latency_us) {
             format!("links have a latency of {latency_us:?} us: a time is from 0 to 10^12")

@@ -14,7 +14,8 @@ impl Simulation {
     /// Returns a simulation of the schedules of all ranks. Each rank has the cores and the devices of
     /// [`Slots`](super::Slots). A message takes the link of its sender, which carries one at a time; a
     /// collective begins when all ranks have come to it, and ends on all at once. What an exchange carries is
-    /// given by [`bytes`](crate::graph::NodeShape::bytes): of the node, or of those that it reads.
+    /// given by [`bytes`](crate::graph::NodeShape::bytes): of the nodes that it reads, else of its own node.
+    /// The states of a loop have none.
     ///
     /// A loop or a branch that communicates begins when all ranks have come to it, and takes as long as its
     /// graphs on all ranks.

@@ -10,7 +10,7 @@ use crate::plan::Span;
 use crate::ranks::On;
 
 /// The most ranks that are drawn.
-const RANKS_MAX: u32 = 16;
+const RANKS_DRAWN_MAX: u32 = 16;
 
 impl SimLog {
     /// Draws what the machine did as an SVG: a row for the cores, for each GPU, and for the copies to it and
@@ -18,7 +18,7 @@ impl SimLog {
     /// a bar, a viewer shows the bars of its item of a [`Pipeline`](crate::Pipeline). Nodes that failed
     /// have a red rim, and those that were skipped are left out. Over several ranks, each has its rows, with
     /// what it sends, and collectives have a row of their own; nodes that take no time are left out. Of more
-    /// than 16 ranks, the first 16 are drawn. What is inside of loops and branches that communicate is drawn
+    /// than 16 ranks, the first 16 are drawn. The graphs inside of loops and branches that communicate are drawn
     /// below, each once and with its own time scale.
     ///
     /// [`Schedule::to_svg`](crate::plan::Schedule::to_svg) draws the same spans of a schedule on its streams,
@@ -35,7 +35,7 @@ impl SimLog {
         let mut spans = self.spans();
         if self.ranks() > 0 {
             // On ranks, the starts and the ends of exchanges take no time.
-            let is_shown = |rank: u32| rank < RANKS_MAX || rank == u32::MAX;
+            let is_shown = |rank: u32| rank < RANKS_DRAWN_MAX || rank == u32::MAX;
             spans.retain(|span| span.end_us > span.start_us && is_shown(self.engine_of(span).rank));
         }
         let mut engines: Vec<EngineId> = spans.iter().map(|span| self.engine_of(span)).collect();
@@ -58,7 +58,7 @@ impl SimLog {
         let failed = bars.iter().filter(|bar| bar.rim == Rim::Failed).count();
         let ranks = match self.ranks() {
             0 => String::new(),
-            ranks if ranks > RANKS_MAX => format!("the first {RANKS_MAX} of {ranks} ranks · "),
+            ranks if ranks > RANKS_DRAWN_MAX => format!("the first {RANKS_DRAWN_MAX} of {ranks} ranks · "),
             ranks => format!("{} · ", counted(ranks as usize, "rank")),
         };
         let failed = if failed == 0 { String::new() } else { format!(" · {failed} failed") };

@@ -62,8 +62,8 @@ impl Buffers {
         Self { _comm: Some(comm), ..self }
     }
 
-    /// Returns the value that was received, once the request has completed, and all ranks have agreed on it if
-    /// it is that of a collective.
+    /// Returns the value that was received, once the request has completed. All ranks have agreed on it if it
+    /// is that of a collective.
     pub(super) fn value(self) -> Result<Made, BoxError> {
         let landing = self.landing.expect("the request receives a value");
         // SAFETY: a completed request has written all bytes: a message has the size that its landing was made

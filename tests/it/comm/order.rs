@@ -102,6 +102,23 @@ fn what_leads_to_a_send_is_not_behind_what_follows_a_receive() {
 }
 
 #[test]
+fn what_follows_a_collective_waits_for_messages_of_this_rank_to_others() {
+    // Seen to fail (it never ended) when a collective had the place of its start on a rank: on rank 0,
+    // 'behind' came before 'before' on the only stream, and rank 1 starts 'sum' after it has received.
+    let build = |g: &mut Graph| {
+        let received = g.recv_from::<u64>("receive", Peer::previous());
+        let r = g.task("r", &received, |x: &Option<u64>| x.unwrap_or(1));
+        let sum = g.all_reduce("sum", &r, Sum);
+        let behind = kernel(g, "behind", &sum, 1.0);
+        let x = g.task("x", (), || 1_u64);
+        let before = kernel(g, "before", &x, 1.0);
+        _ = g.send_to("send", &before, Peer::next());
+        add(g, &before, &behind);
+    };
+    assert_eq!(outputs_of(build, [&Single, &Single]), [204; 2]);
+}
+
+#[test]
 fn a_collective_behind_a_taker_comes_after_those_before_other_readers() {
     // Seen to fail (the plan was not correct) with an order of collectives by the edges alone: 'two' came
     // first, but 'taken' waits for all other readers of 'x'.

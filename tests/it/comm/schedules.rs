@@ -55,15 +55,32 @@ fn they_are_those_of_the_ranks_of_a_world() {
     }
 }
 
+/// Adds a message around the ring: a send of a drawn node, or a receive.
+fn message(shape: &mut Shape, dice: &mut Dice, name: String, sends: bool) {
+    let everywhere: Vec<NodeId> = shape.ids().filter(|node| shape.nodes()[node.index()].ranks.is_none()).collect();
+    let message = node(shape, &name, (1.0, 1000), None);
+    let exchange = if sends { Exchange::SendTo { to: Peer::ring(1) } } else { Exchange::RecvFrom { from: Peer::ring(-1) } };
+    shape.nodes_mut()[message.index()].communication = Some(Arc::new(Communication::new(exchange)));
+    if !everywhere.is_empty() && (sends || dice.below(2) == 0) {
+        shape.order(everywhere[dice.below(everywhere.len())], message);
+    }
+}
+
 /// A shape with drawn edges and ranks, and exchanges between drawn nodes.
 fn drawn(seed: u64, ranks: u32) -> Shape {
     let (mut dice, mut shape) = (Dice::new(seed), Shape::new());
+    let mut open = 0;
     for n in 0..4 + dice.below(30) {
         let backend = [Backend::Cpu, Backend::Gpu, Backend::Gpu][dice.below(3)];
         let node = shape.node(format!("n{n}"), backend);
         for _ in 0..dice.below(3).min(n) {
-            let source = shape.ids().nth(dice.below(n)).unwrap();
+            let source = shape.ids().nth(dice.below(shape.nodes().len() - 1)).unwrap();
             if dice.below(4) == 0 { shape.order(source, node) } else { shape.read(source, 0, node) }
+        }
+        if ranks > 1 && dice.below(5) == 0 {
+            let sends = open > 0 && dice.below(2) == 0;
+            open = if sends { open - 1 } else { open + 1 };
+            message(&mut shape, &mut dice, format!("m{n}"), sends);
         }
         let rank = dice.below(ranks as usize + 1) as u32;
         let of = &mut shape.nodes_mut()[node.index()];
@@ -77,6 +94,7 @@ fn drawn(seed: u64, ranks: u32) -> Shape {
             of.communication = Some(Arc::new(Communication::new(exchanges[dice.below(3)].clone())));
         }
     }
+    (0..open).for_each(|n| message(&mut shape, &mut dice, format!("last {n}"), true));
     shape
 }
 
@@ -85,10 +103,16 @@ fn drawn_shapes_are_proved_and_take_at_least_their_longest_path() {
     // Seen to fail with policies that do not see the order of the collectives: ranks waited for ever.
     let policies: [&dyn Policy; 6] =
         [&Ranked::default(), &Single, &CriticalPath::default().streams(1), &MinStreams, &PerOperator, &ReadySet];
-    for seed in 0..300 {
+    let mut proved = 0;
+    for seed in 0..600 {
         let ranks = 1 + (seed % 5) as u32;
         let shape = drawn(seed, ranks);
-        let schedules = shape.schedule_ranks(ranks, policies[seed as usize % 6]).unwrap();
+        let schedules = match shape.schedule_ranks(ranks, policies[seed as usize % 6]) {
+            // A rank receives before it sends, and so do all others.
+            Err(error) if error.to_string().contains("wait for each other in a cycle") => continue,
+            schedules => schedules.unwrap(),
+        };
+        proved += 1;
         schedules.verify().unwrap_or_else(|error| panic!("seed {seed}: {error:#}\n{schedules}"));
         let log = Simulation::of_ranks(&schedules, &Links::default()).unwrap().run();
         let log = log.unwrap_or_else(|error| panic!("seed {seed}: {error:#}\n{schedules}"));
@@ -100,6 +124,7 @@ fn drawn_shapes_are_proved_and_take_at_least_their_longest_path() {
         });
         assert!(log.makespan_us() >= longest.fold(0.0, f64::max), "seed {seed}");
     }
+    assert!(proved > 300, "{proved}");
 }
 
 fn takes_us(shape: &Shape, ranks: u32) -> f64 {
@@ -209,7 +234,7 @@ fn what_cannot_be_is_an_error() {
         shape.schedule_ranks(ranks, &Ranked::default()).unwrap_err().to_string()
     };
     insta::assert_snapshot!(error(&|_| (), 0), @"the number of ranks, at least 1, is 0, the limit is 65536");
-    insta::assert_snapshot!(error(&|_| (), 1), @"node '1.0' is to run on rank 1, but there are 1 ranks, from 0 on");
+    insta::assert_snapshot!(error(&|_| (), 1), @"node '1.0' is to run on rank 1, but there is 1 rank, number 0");
     insta::assert_snapshot!(error(&|shape| {
         let send = node(shape, "send", (1.0, 8), Some(0));
         shape.nodes_mut()[send.index()].communication = Some(Arc::new(Communication::new(Exchange::SendTo { to: 1.into() })));
