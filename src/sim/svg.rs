@@ -18,8 +18,8 @@ impl SimLog {
     /// a bar, a viewer shows the bars of its item of a [`Pipeline`](crate::Pipeline). Nodes that failed
     /// have a red rim, and those that were skipped are left out. Over several ranks, each has its rows, with
     /// what it sends, and collectives have a row of their own; nodes that take no time are left out. Of more
-    /// than 16 ranks, the first 16 are drawn. The graphs inside of loops and branches that communicate are drawn
-    /// below, each once and with its own time scale.
+    /// than 16 ranks, the first 16 are drawn. The graphs inside of loops and branches that communicate are
+    /// drawn below, each once and with its own time scale.
     ///
     /// [`Schedule::to_svg`](crate::plan::Schedule::to_svg) draws the same spans of a schedule on its streams,
     /// and [`Timeline::to_svg`](crate::Timeline::to_svg) what really ran.
