@@ -1,5 +1,5 @@
-//! Question: what does an exchange between ranks cost here, compared with the same exchange in C over MPI? Does
-//! work go on beside it? How much faster are two ranks than one?
+//! Question: what does an exchange between ranks cost here, compared with the same exchange in C over MPI?
+//! Does work go on beside it? How much faster are two ranks than one?
 //!
 //! Method: two processes on one machine. A ping-pong awaits each message; an all-reduce is awaited before the
 //! next one. C makes the same calls, which do not block, and waits for each; and MPI's blocking calls. Each

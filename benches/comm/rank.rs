@@ -70,8 +70,8 @@ fn exchanges(world: &World, bytes: usize, rounds: usize) -> (f64, f64) {
 /// The time for which the other rank is late.
 const LATE: Duration = Duration::from_millis(20);
 
-/// Returns the seconds for the work alone, for an all-reduce to which the other rank comes late, and for both in
-/// one graph. The work is on rank 0, which has one worker.
+/// Returns the seconds for the work alone, for an all-reduce to which the other rank comes late, and for both
+/// in one graph. The work is on rank 0, which has one worker.
 fn overlap(world: &World) -> [f64; 3] {
     let exec = Executor::builder().workers(1).build().unwrap();
     let is_first = world.rank() == 0;

@@ -3,8 +3,8 @@
 use super::{NodeId, Shape};
 
 impl Shape {
-    /// Sets the order in which nodes start to communicate. No stream has what leads to one of them behind what
-    /// follows a later one.
+    /// Sets the order in which nodes start to communicate. No stream has what leads to one of them behind
+    /// what follows a later one.
     pub(crate) fn set_starts(&mut self, starts: Vec<NodeId>) {
         self.starts = starts;
     }

@@ -6,8 +6,8 @@ use super::shape::Link;
 use super::{Edge, EdgeKind, NodeId, Shape};
 
 impl Shape {
-    /// Returns the values that loops and branches take: each taker with the node that makes the value, and the
-    /// number of the value there.
+    /// Returns the values that loops and branches take: each taker with the node that makes the value, and
+    /// the number of the value there.
     pub(crate) fn taken_values(&self) -> impl Iterator<Item = (NodeId, (NodeId, u32))> {
         let reads = if self.taken_inputs().is_empty() { Vec::new() } else { self.reads() };
         let link = move |&(node, input): &(NodeId, u32)| Some((node, *reads.get(node.index())?.get(input as usize)?));

@@ -306,8 +306,8 @@ impl<'a> Past<'a> {
         before.into_iter().chain(self.waits_of(node))
     }
 
-    /// Finds an order that all programs keep, and the order of starts between ranks. If there is none, programs
-    /// or ranks wait for each other in a cycle.
+    /// Finds an order that all programs keep, and the order of starts between ranks. If there is none,
+    /// programs or ranks wait for each other in a cycle.
     fn put_in_order(&mut self) -> Result<()> {
         let all = || (0..self.spots.len() as u32).map(NodeId);
         let mut missing: Vec<usize> = all().map(|spot| self.before(spot).count()).collect();
