@@ -40,10 +40,12 @@ pub(crate) const RANKS_MAX: u32 = 1 << 16;
 ///     schedules.to_string(),
 ///     "\
 /// rank 0: policy ranked: 2 nodes, 1 host stream, 0 records, 0 waits
-/// host 0   run load · run load to rank 1
+/// host 0     run load · run load to rank 1
+/// exchange   load to rank 1: send to rank 1 of values
 ///
 /// rank 1: policy ranked: 2 nodes, 1 host stream, 0 records, 0 waits
-/// host 0   run load from rank 0 · run scale
+/// host 0     run load from rank 0 · run scale
+/// exchange   load from rank 0: receive from rank 0 of values
 /// "
 /// );
 /// # Ok::<(), anabranch::Error>(())
