@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use anabranch::comm::{RankSchedules, World};
-use anabranch::graph::{Backend, Communication, Exchange, NodeId, Peer, Ranks, Shape, times};
+use anabranch::graph::{Backend, Communication, Control, Exchange, NodeId, Peer, Ranks, Shape, times};
 use anabranch::plan::Schedule;
 use anabranch::policy::{CriticalPath, MinStreams, PerOperator, Policy, ReadySet, Single};
 use anabranch::scope::{Max, Sum};
@@ -185,7 +185,7 @@ fn a_loop_that_communicates_takes_what_its_body_takes_on_all_ranks() {
     let repeat = node(&mut shape, "loop", (1.0, 0), None);
     shape.order(first, repeat);
     let body = Arc::new(body);
-    let control = anabranch::graph::Control::Repeat { condition: None, body, iterations: 7, max_iterations: None };
+    let control = Control::Repeat { condition: None, body, iterations: 7, max_iterations: None };
     shape.nodes_mut()[repeat.index()].control = Some(Arc::new(control));
     // The other rank hears of 'first' by a message.
     assert_eq!(takes_us(&shape, 2), 10.0 + 2.0 + 7.0 * (2.0 * 5.0 + 2.0));
@@ -226,8 +226,15 @@ fn many_ranks_share_what_is_the_same_and_are_proved() {
     assert_eq!(log.makespan_us(), 4.0 * 10.0 + 3.0 * 4.0);
 }
 
+/// A loop of one iteration, whose body does nothing.
+fn once() -> Arc<Control> {
+    let body = Arc::new(Shape::new());
+    Arc::new(Control::Repeat { condition: None, body, iterations: 1, max_iterations: None })
+}
+
 #[test]
 fn what_cannot_be_is_an_error() {
+    // Seen to fail without the checks of nodes that exchange values, and of values that are taken.
     let error = |change: &dyn Fn(&mut Shape), ranks| {
         let mut shape = chains(2, 2);
         change(&mut shape);
@@ -239,6 +246,24 @@ fn what_cannot_be_is_an_error() {
         let send = node(shape, "send", (1.0, 8), Some(0));
         shape.nodes_mut()[send.index()].communication = Some(Arc::new(Communication::new(Exchange::SendTo { to: 1.into() })));
     }, 2), @"node 'send' sends to rank 1 on rank 0, and no node of the same graph receives it there: 1 send from rank 0 to rank 1 against 0 receives");
+    let exchange = || Some(Arc::new(Communication::new(Exchange::Barrier)));
+    insta::assert_snapshot!(error(&|shape| {
+        let wide = node(shape, "wide", (1.0, 8), None);
+        let of = &mut shape.nodes_mut()[wide.index()];
+        (of.devices, of.communication) = (Some([0, 1].into()), exchange());
+    }, 2), @"node 'wide' exchanges values on several devices: give it one");
+    insta::assert_snapshot!(error(&|shape| {
+        let repeat = node(shape, "loop", (1.0, 8), None);
+        let of = &mut shape.nodes_mut()[repeat.index()];
+        (of.control, of.communication) = (Some(once()), exchange());
+    }, 2), @"node 'loop' is a loop or a branch, and exchanges values: let a node inside of it, or behind it, exchange them");
+    insta::assert_snapshot!(error(&|shape| {
+        let x = node(shape, "x", (1.0, 8), Some(0));
+        let [taker, reader] = [("taker", 0), ("reader", 1)].map(|(name, rank)| node(shape, name, (1.0, 8), Some(rank)));
+        shape.nodes_mut()[taker.index()].control = Some(once());
+        [taker, reader].iter().for_each(|&reader| shape.read(x, 0, reader));
+        shape.take_input(taker, 0);
+    }, 2), @"node 'x' is read on other ranks, and 'taker' takes it on its own rank: let 'taker' read it, and copy it");
     insta::assert_snapshot!(Links::new(-1.0, 1.0).unwrap_err(), @"links have a latency of -1.0 us: a time is from 0 to 10^12");
     insta::assert_snapshot!(Links::new(1.0, 0.0).unwrap_err(), @"links have a bandwidth of 0.0 GB/s: give at least 10^-6");
 }
