@@ -16,6 +16,8 @@ mod dice;
 mod drawn;
 #[path = "mpi/endings.rs"]
 mod endings;
+#[path = "it/comm/exchanges.rs"]
+mod exchanges;
 #[path = "mpi/failures.rs"]
 mod failures;
 #[path = "mpi/flows.rs"]
@@ -33,5 +35,7 @@ mod partitions;
 mod plus;
 #[path = "mpi/solver.rs"]
 mod solver;
+#[path = "mpi/takes.rs"]
+mod takes;
 #[path = "mpi/worlds.rs"]
 mod worlds;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anabranch::comm::World;
 use anabranch::scope::Sum;
-use anabranch::{Executor, Flow, Graph, Inputs};
+use anabranch::{Executor, Flow, Graph, Inputs, Result, Var, take};
 use futures::executor::block_on;
 
 use crate::grid::Part;
@@ -39,32 +39,40 @@ fn exchanges(world: &World, bytes: usize, rounds: usize) -> (f64, f64) {
     let (exec, rank) = (Executor::inline(), world.rank());
     let flow = exec.flow(async |f: &Flow| {
         let other = 1 - rank;
-        let out = f.value("out", vec![1.0_f64; bytes / 8]);
+        let ones = || f.value("x", vec![1.0_f64; bytes / 8]);
+        let (mut x, start) = (ones(), f.value("start", ()));
         let mut begin = Instant::now();
         for round in 0..rounds + rounds / 10 + 1 {
             if round == rounds / 10 + 1 {
-                f.get(&f.barrier(world, "barrier", &out)).await?;
+                f.get(&f.barrier(world, "barrier", &start)).await?;
                 begin = Instant::now();
             }
             if rank == 0 {
-                f.get(&f.send_to(world, "ping", &out, other)).await?;
-                f.get(&f.recv_from::<Vec<f64>>(world, "pong", other)).await?;
+                f.get(&f.send_to(world, "ping", take(&x), other)).await?;
+                x = received(f, f.recv_from(world, "pong", other)).await?;
             } else {
-                f.get(&f.recv_from::<Vec<f64>>(world, "ping", other)).await?;
-                f.get(&f.send_to(world, "pong", &out, other)).await?;
+                x = received(f, f.recv_from(world, "ping", other)).await?;
+                f.get(&f.send_to(world, "pong", take(&x), other)).await?;
             }
         }
         let ping_pong = begin.elapsed().as_secs_f64() / (2 * rounds) as f64;
+        x = ones();
         for round in 0..rounds + rounds / 10 + 1 {
             if round == rounds / 10 + 1 {
-                f.get(&f.barrier(world, "barrier", &out)).await?;
+                f.get(&f.barrier(world, "barrier", &start)).await?;
                 begin = Instant::now();
             }
-            f.get(&f.all_reduce(world, "sum", &out, Sum)).await?;
+            x = received(f, f.all_reduce(world, "sum", take(&x), Sum)).await?;
         }
         Ok((ping_pong, begin.elapsed().as_secs_f64() / rounds as f64))
     });
     block_on(flow).unwrap()
+}
+
+/// Waits until a variable has its value.
+async fn received(f: &Flow, x: Var<Vec<f64>>) -> Result<Var<Vec<f64>>> {
+    f.get(&x).await?;
+    Ok(x)
 }
 
 /// The time for which the other rank is late.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytemuck::Pod;
 
 use super::combine;
-use super::engine::{CheckFuture, Checks};
+use super::engine::{Answer, CheckFuture, Checks};
 use super::op::{Op, OpFault};
 use super::report::Report;
 use super::steps::Compared;
@@ -36,7 +36,7 @@ impl Agreement {
         let check = lock(&self.check).take();
         if let Some(turn) = check {
             let checks = member.engine.checks().unwrap_or_else(|| Arc::new(Plain(member.clone())));
-            Compared::begin(member, checks, Report::of_plan(order)).agreed().await?;
+            Compared::begin(member, checks, Report::of_plan(order), &[]).agreed().await?;
             drop(turn);
         }
         self.turns.come(1).await;
@@ -61,9 +61,12 @@ impl Plain {
 }
 
 impl Checks for Plain {
-    fn compare(&self, number: u64) -> CheckFuture<bool> {
+    fn compare(&self, number: u64, _: &[u8]) -> CheckFuture<Answer> {
         let numbers = self.gather_lists(vec![number]);
-        Box::pin(async move { Ok(numbers.await?.iter().flatten().all(|other| *other == number)) })
+        Box::pin(async move {
+            let is_same = numbers.await?.iter().flatten().all(|other| *other == number);
+            Ok(if is_same { Answer::Same(Vec::new()) } else { Answer::Different })
+        })
     }
 
     fn gather(&self, bytes: Vec<u8>) -> CheckFuture<Vec<Vec<u8>>> {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::wire::{Encoded, Form, Wire};
+use super::wire::{Encoded, Form, Wire, into_made};
 use crate::error::BoxError;
 use crate::graph::{Data, Graph, Made};
 
@@ -126,10 +126,13 @@ impl Form {
         }
         Self {
             of: type_name::<Serde<T>>(),
+            id: TypeId::of::<Serde<T>>(),
             bytes: None,
             encode: |value| encoded(value.downcast_ref::<T>().expect("the form is that of the value's type")),
             decode: made::<T>,
-            landing: |bytes| Encoded::landing(bytes, made::<T>),
+            landing: |bytes, _| Encoded::landing(bytes, made::<T>),
+            give_memory: |_| None,
+            into_made: into_made::<T>,
         }
     }
 }

@@ -47,12 +47,24 @@ pub(crate) trait Engine: Send + Sync {
 
 pub(crate) type CheckFuture<T> = Pin<Box<dyn Future<Output = Result<T, OpFault>> + Send>>;
 
+/// What a comparison has found.
+pub(crate) enum Answer {
+    /// All numbers are the same. Here are the bytes of all ranks, if it carries some.
+    Same(Vec<Vec<u8>>),
+    Different,
+}
+
 /// The channel on which ranks compare what they are about to start. It is apart from the channel of the
 /// operations: whatever these are, all ranks ask the same here, in the same order.
 pub(crate) trait Checks: Send + Sync {
-    /// Starts the comparison of a number with those of the other ranks, at this call. Returns whether all are
-    /// the same.
-    fn compare(&self, number: u64) -> CheckFuture<bool>;
+    /// Returns the most bytes that a comparison carries. It is the same on all ranks.
+    fn room(&self) -> usize {
+        0
+    }
+
+    /// Starts the comparison of a number with those of the other ranks, at this call, and carries bytes to all
+    /// ranks. Ranks with the same number give equally many.
+    fn compare(&self, number: u64, carried: &[u8]) -> CheckFuture<Answer>;
 
     /// Returns the bytes of all ranks. Ranks call it when a comparison has found a difference.
     fn gather(&self, bytes: Vec<u8>) -> CheckFuture<Vec<Vec<u8>>>;

@@ -8,9 +8,11 @@ use bytemuck::Pod;
 use super::combine;
 use super::elements::Elements;
 use super::op::{Op, Peering, Spec};
+use super::operand::Operand;
 use super::perform::{Unstarted, perform_alone};
 use super::wire::Wire;
 use super::world::World;
+use crate::engine::ShareVar;
 use crate::error::BoxError;
 use crate::graph::{Data, Exchange, Made, Peer, Shared};
 use crate::name::Name;
@@ -23,7 +25,8 @@ const FLOWS: u32 = u32::MAX;
 
 impl Flow {
     /// Pushes an all-reduce: all ranks get the combination of the values of all ranks, element by element,
-    /// as [`Graph::all_reduce`](crate::Graph::all_reduce).
+    /// as [`Graph::all_reduce`](crate::Graph::all_reduce). It reads `x` (`&x`) or takes it
+    /// ([`take`](crate::take)`(&x)`; see [`Operand`]): then other owners may keep the value.
     ///
     /// All ranks must push the same communication in the same order. It starts when `x` has a value and all
     /// communication that was pushed before for this world has started.
@@ -57,7 +60,7 @@ impl Flow {
     /// # Ok::<(), anabranch::Error>(())
     /// ```
     #[must_use = "its failure is not reported: `get` it, even if only its effect matters"]
-    pub fn all_reduce<V, O>(&self, world: &World, name: impl Into<Name>, x: &Var<V>, operator: O) -> Var<V>
+    pub fn all_reduce<'v, V, O>(&self, world: &World, name: impl Into<Name>, x: impl Operand<&'v Var<V>>, operator: O) -> Var<V>
     where
         V: Elements,
         O: Operator<V::Item>,
@@ -67,14 +70,25 @@ impl Flow {
 
     /// Pushes an all-gather, as [`Graph::all_gather`](crate::Graph::all_gather); see [`Flow::all_reduce`].
     #[must_use = "its failure is not reported: `get` it, even if only its effect matters"]
-    pub fn all_gather<V: Elements>(&self, world: &World, name: impl Into<Name>, x: &Var<V>) -> Var<Vec<V::Item>> {
+    pub fn all_gather<'v, V: Elements>(
+        &self,
+        world: &World,
+        name: impl Into<Name>,
+        x: impl Operand<&'v Var<V>>,
+    ) -> Var<Vec<V::Item>> {
         self.communicate(world, name.into(), x, combine::all_gather::<V>(), None)
     }
 
     /// Pushes a reduce-scatter, as [`Graph::reduce_scatter`](crate::Graph::reduce_scatter); see
     /// [`Flow::all_reduce`].
     #[must_use = "its failure is not reported: `get` it, even if only its effect matters"]
-    pub fn reduce_scatter<T, O>(&self, world: &World, name: impl Into<Name>, x: &Var<Vec<T>>, operator: O) -> Var<Vec<T>>
+    pub fn reduce_scatter<'v, T, O>(
+        &self,
+        world: &World,
+        name: impl Into<Name>,
+        x: impl Operand<&'v Var<Vec<T>>>,
+        operator: O,
+    ) -> Var<Vec<T>>
     where
         T: Pod + Send + Sync,
         O: Operator<T>,
@@ -84,13 +98,18 @@ impl Flow {
 
     /// Pushes a broadcast, as [`Graph::broadcast`](crate::Graph::broadcast); see [`Flow::all_reduce`].
     #[must_use = "its failure is not reported: `get` it, even if only its effect matters"]
-    pub fn broadcast<V: Wire>(&self, world: &World, name: impl Into<Name>, x: &Var<V>, root: u32) -> Var<V> {
+    pub fn broadcast<'v, V: Wire>(&self, world: &World, name: impl Into<Name>, x: impl Operand<&'v Var<V>>, root: u32) -> Var<V> {
         self.communicate(world, name.into(), x, combine::broadcast::<V>(root), None)
     }
 
     /// Pushes an all-to-all, as [`Graph::all_to_all`](crate::Graph::all_to_all); see [`Flow::all_reduce`].
     #[must_use = "its failure is not reported: `get` it, even if only its effect matters"]
-    pub fn all_to_all<T: Pod + Send + Sync>(&self, world: &World, name: impl Into<Name>, x: &Var<Vec<T>>) -> Var<Vec<T>> {
+    pub fn all_to_all<'v, T: Pod + Send + Sync>(
+        &self,
+        world: &World,
+        name: impl Into<Name>,
+        x: impl Operand<&'v Var<Vec<T>>>,
+    ) -> Var<Vec<T>> {
         self.communicate(world, name.into(), x, combine::all_to_all::<T>(), None)
     }
 
@@ -104,7 +123,7 @@ impl Flow {
     /// another keep their order. It ends when it is issued, and does not wait for the receive. See
     /// [`Flow::all_reduce`].
     #[must_use = "its failure is not reported: `get` it, even if only its effect matters"]
-    pub fn send_to<V: Wire>(&self, world: &World, name: impl Into<Name>, x: &Var<V>, to: u32) -> Var<()> {
+    pub fn send_to<'v, V: Wire>(&self, world: &World, name: impl Into<Name>, x: impl Operand<&'v Var<V>>, to: u32) -> Var<()> {
         self.communicate(world, name.into(), x, combine::send::<V>(Peer::rank(to)), Some(to))
     }
 
@@ -116,7 +135,14 @@ impl Flow {
         self.communicate(world, name.into(), &nothing, combine::receive_one::<V>(Peer::rank(from)), Some(from))
     }
 
-    fn communicate<V: Data, R: Data>(&self, world: &World, name: Name, x: &Var<V>, spec: Spec, peer: Option<u32>) -> Var<R> {
+    fn communicate<'v, V: Data, R: Data>(
+        &self,
+        world: &World,
+        name: Name,
+        x: impl Operand<&'v Var<V>>,
+        spec: Spec,
+        peer: Option<u32>,
+    ) -> Var<R> {
         let root = if let Exchange::Broadcast { root } = spec.communication.exchange { Some(root) } else { None };
         if let Some(rank) = peer.or(root).filter(|rank| *rank >= world.size()) {
             let fault = format!("names rank {rank}, but {}", there_are(world.size()));
@@ -126,7 +152,8 @@ impl Flow {
         }
         let (unstarted, spec) = (Unstarted::new(world.reserve(), name.clone()), Arc::new(spec));
         let peer = peer.map(|rank| Peering { rank, tag: FLOWS });
-        self.future(name.clone(), x, move |x: Arc<V>| {
+        let (var, is_taken) = x.handle();
+        self.future(name.clone(), ShareVar { var, is_taken }, move |x: Arc<V>| {
             let given: Shared = x;
             let op = Op::new(name, spec, given, peer);
             async move { perform_alone(unstarted, op).await.and_then(value) }

@@ -5,9 +5,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::wire::Form;
+use super::wire::{Form, Spare};
 use crate::error::BoxError;
-use crate::graph::Shared;
+use crate::graph::{Made, Shared};
 
 /// A value, with its bytes once it is encoded.
 #[derive(Clone)]
@@ -30,10 +30,25 @@ unsafe impl Send for Bytes {}
 // SAFETY: bytes that many threads may read, and nothing changes.
 unsafe impl Sync for Bytes {}
 
+#[cfg_attr(not(feature = "mpi"), expect(dead_code, reason = "a local world needs no memory"))]
 impl Given {
     /// Returns a value that is not encoded.
     pub(crate) fn new(value: Shared) -> Self {
         Self { value, bytes: None }
+    }
+
+    /// Gives the memory of the value away, if nothing else has the value.
+    pub(crate) fn give_memory(self, form: &Form) -> Option<Spare> {
+        (form.give_memory)(self.value)
+    }
+
+    /// Returns the value itself if nothing else has it, else a copy.
+    ///
+    /// # Errors
+    /// If a copy cannot be made of its bytes.
+    pub(crate) fn into_made(self, form: &Form) -> Result<Made, BoxError> {
+        let Self { value, bytes } = self;
+        (form.into_made)(value).or_else(|value| (form.decode)(Self { value, bytes }.bytes()))
     }
 
     pub(crate) fn value(&self) -> &Shared {

@@ -31,9 +31,12 @@ mod native;
 mod nccl;
 mod nodes;
 mod op;
+mod operand;
 mod perform;
 mod report;
 mod run_comm;
+#[cfg(feature = "mpi")]
+mod spares;
 mod steps;
 mod transfers;
 mod turns;
@@ -50,6 +53,7 @@ pub use elements::Elements;
 pub(crate) use health::Health;
 #[cfg(feature = "mpi")]
 pub use mpi::Mpi;
+pub use operand::Operand;
 #[cfg(test)]
 pub(crate) use turns::{Turn, Turns};
 pub use wire::Wire;

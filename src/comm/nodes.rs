@@ -7,6 +7,7 @@ use bytemuck::Pod;
 use super::combine;
 use super::elements::Elements;
 use super::op::Spec;
+use super::operand::Operand;
 use super::transfers::CommunicationBody;
 use super::wire::Wire;
 use crate::graph::{Data, Graph, NewJob, Peer, Value};
@@ -16,7 +17,8 @@ use crate::scope::Operator;
 impl Graph {
     /// Adds an all-reduce: all ranks get the combination of the values of all ranks, element by element.
     ///
-    /// `x` is a number or a `Vec`, of the same length on all ranks. The operator is one of
+    /// `x` is a number or a `Vec`, of the same length on all ranks, read (`&x`) or taken
+    /// ([`take`](crate::take)`(&x)`; see [`Operand`]). The operator is one of
     /// [`scope`](crate::scope): `Sum`, `Product`, `Min`, `Max`, or one of your own. It combines in the order
     /// of the ranks in a local world; MPI may use another order, so a sum of floats may differ in its last
     /// bits from world to world, and never from rank to rank.
@@ -30,7 +32,7 @@ impl Graph {
     ///
     /// # Cancellation
     /// If the run is dropped or fails while other ranks wait for it, the world breaks.
-    pub fn all_reduce<V, O>(&mut self, name: impl Into<Name>, x: &Value<V>, operator: O) -> Value<V>
+    pub fn all_reduce<V, O>(&mut self, name: impl Into<Name>, x: impl Operand<Value<V>>, operator: O) -> Value<V>
     where
         V: Elements,
         O: Operator<V::Item>,
@@ -40,7 +42,7 @@ impl Graph {
 
     /// Adds an all-gather: all ranks get the elements of the values of all ranks, in the order of the ranks.
     /// The lengths may differ from rank to rank.
-    pub fn all_gather<V: Elements>(&mut self, name: impl Into<Name>, x: &Value<V>) -> Value<Vec<V::Item>> {
+    pub fn all_gather<V: Elements>(&mut self, name: impl Into<Name>, x: impl Operand<Value<V>>) -> Value<Vec<V::Item>> {
         self.communicate(name.into(), x, combine::all_gather::<V>())
     }
 
@@ -50,7 +52,7 @@ impl Graph {
     /// # Errors
     /// Of the run, in addition to those of [`Graph::all_reduce`]: the length is no multiple of the number of
     /// ranks.
-    pub fn reduce_scatter<T, O>(&mut self, name: impl Into<Name>, x: &Value<Vec<T>>, operator: O) -> Value<Vec<T>>
+    pub fn reduce_scatter<T, O>(&mut self, name: impl Into<Name>, x: impl Operand<Value<Vec<T>>>, operator: O) -> Value<Vec<T>>
     where
         T: Pod + Send + Sync,
         O: Operator<T>,
@@ -59,7 +61,7 @@ impl Graph {
     }
 
     /// Adds a broadcast: all ranks get the value of rank `root`. The values of the others are not used.
-    pub fn broadcast<V: Wire>(&mut self, name: impl Into<Name>, x: &Value<V>, root: u32) -> Value<V> {
+    pub fn broadcast<V: Wire>(&mut self, name: impl Into<Name>, x: impl Operand<Value<V>>, root: u32) -> Value<V> {
         self.communicate(name.into(), x, combine::broadcast::<V>(root))
     }
 
@@ -68,7 +70,7 @@ impl Graph {
     ///
     /// # Errors
     /// As [`Graph::reduce_scatter`].
-    pub fn all_to_all<T>(&mut self, name: impl Into<Name>, x: &Value<Vec<T>>) -> Value<Vec<T>>
+    pub fn all_to_all<T>(&mut self, name: impl Into<Name>, x: impl Operand<Value<Vec<T>>>) -> Value<Vec<T>>
     where
         T: Pod + Send + Sync,
     {
@@ -86,7 +88,7 @@ impl Graph {
     /// have none. It ends when it is issued. A [`Graph::recv_from`] there gets it: the n-th send
     /// from one rank to another belongs to the n-th receive, in the order in which this graph's nodes were
     /// added. Loops and branches have pairs of their own.
-    pub fn send_to<V: Wire>(&mut self, name: impl Into<Name>, x: &Value<V>, to: impl Into<Peer>) -> Value<()> {
+    pub fn send_to<V: Wire>(&mut self, name: impl Into<Name>, x: impl Operand<Value<V>>, to: impl Into<Peer>) -> Value<()> {
         self.communicate(name.into(), x, combine::send::<V>(to.into()))
     }
 
@@ -98,8 +100,9 @@ impl Graph {
         communicate_of(self, name.into(), combine::receive::<V>(from.into()), |_| {})
     }
 
-    fn communicate<V: Data, R: Data>(&mut self, name: Name, x: &Value<V>, spec: Spec) -> Value<R> {
-        communicate_of(self, name, spec, |job| job.read(x))
+    fn communicate<V: Data, R: Data>(&mut self, name: Name, x: impl Operand<Value<V>>, spec: Spec) -> Value<R> {
+        let (x, is_taken) = x.handle();
+        communicate_of(self, name, spec, |job| if is_taken { job.take(&x) } else { job.read(&x) })
     }
 }
 

@@ -1,5 +1,6 @@
 //! One operation between ranks, as engines carry it out.
 
+use std::borrow::Cow;
 use std::collections::hash_map::DefaultHasher;
 use std::future::Future;
 use std::hash::{Hash, Hasher};
@@ -52,6 +53,31 @@ impl Op {
         is_common.then(|| self.given.bytes().len())
     }
 
+    /// Returns the bytes that this rank gives, if a comparison can carry the operation: all ranks know that
+    /// they give equally few.
+    pub(crate) fn carried(&self, place: Place, room: usize) -> Option<Cow<'_, [u8]>> {
+        use Exchange::{AllGather, AllReduce, AllToAll, Barrier, Broadcast, ReduceScatter};
+        let own = || Cow::Borrowed(self.given.bytes());
+        let bytes = match (&self.spec.communication.exchange, self.spec.form.bytes) {
+            (Barrier, _) => return Some(Cow::default()),
+            (AllReduce { .. } | ReduceScatter { .. } | AllToAll, _) | (AllGather, Some(_)) => own(),
+            (Broadcast { root }, Some(_)) if *root == place.rank => own(),
+            (Broadcast { .. }, Some(bytes)) => Cow::Owned(vec![0; bytes]),
+            _ => return None,
+        };
+        (room > 0 && bytes.len() <= room).then_some(bytes)
+    }
+
+    /// Makes the value of this rank from the bytes that a comparison has carried.
+    pub(crate) fn combine_carried(&self, place: Place, all: &[Vec<u8>]) -> Result<Made, BoxError> {
+        let decode = self.spec.form.decode;
+        if let Exchange::Broadcast { root } = self.spec.communication.exchange {
+            return decode(&all[root as usize]);
+        }
+        let all = all.iter().map(|bytes| Ok(Given::new(Shared::from(decode(bytes)?)))).collect::<Result<Vec<_>, BoxError>>()?;
+        (self.spec.combine)(place, &all)
+    }
+
     /// Returns a number that is the same for the same operation, whatever its size is.
     pub(crate) fn kind(&self) -> u64 {
         let Communication { exchange, of, operator } = &self.spec.communication;
@@ -60,8 +86,7 @@ impl Op {
 
     /// Returns its name, what it does, and its size, for messages.
     pub(crate) fn text(&self) -> String {
-        let size = self.common_bytes().map_or(String::new(), |bytes| format!(", {bytes} bytes"));
-        format!("'{}', {}{size}", self.name, self.spec.communication)
+        text_of(&self.name, &self.spec, self.common_bytes())
     }
 }
 
@@ -121,6 +146,12 @@ impl From<BoxError> for OpFault {
     fn from(error: BoxError) -> Self {
         Self::Value(error)
     }
+}
+
+/// Returns the name of an operation, what it does, and its size, for messages.
+pub(super) fn text_of(name: &Name, spec: &Spec, common_bytes: Option<usize>) -> String {
+    let size = common_bytes.map_or(String::new(), |bytes| format!(", {bytes} bytes"));
+    format!("'{name}', {}{size}", spec.communication)
 }
 
 /// Returns a hash that is the same on all ranks.

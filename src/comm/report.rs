@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use super::engine::Checks;
-use super::op::{Op, OpFault, hash_of};
+use super::op::{Op, OpFault, Spec, hash_of, text_of};
 use crate::error::WorldFault;
+use crate::name::Name;
 use crate::ranks::Order;
 
 /// The nodes in whose place a rank has none.
@@ -13,16 +14,18 @@ const NO_NODE: &str = "no further node";
 
 /// A collective of one rank: an operation, or the first run of a plan.
 pub(super) struct Report {
-    /// Its name, what it does, and its size.
-    text: String,
+    of: Reported,
     /// A hash of what it does, without its size.
     kind: u64,
     /// The number of bytes and of elements, if all ranks must give equally many.
     size: (u64, u64),
     /// Whether this rank has started it.
     pub(super) is_started: bool,
-    /// The plan, of the first run of a plan.
-    plan: Option<Arc<Order>>,
+}
+
+enum Reported {
+    Op(Name, Arc<Spec>, Option<usize>),
+    Plan(Arc<Order>),
 }
 
 /// The report of a rank, as it comes from there.
@@ -37,28 +40,42 @@ struct Said {
 
 impl Report {
     pub(super) fn of(op: &Op) -> Self {
-        let bytes = op.common_bytes().unwrap_or(0);
+        let common = op.common_bytes();
+        let bytes = common.unwrap_or(0);
         let size = (bytes as u64, (bytes / op.spec.element) as u64);
-        Self { text: op.text(), kind: op.kind(), size, is_started: false, plan: None }
+        Self { of: Reported::Op(op.name.clone(), op.spec.clone(), common), kind: op.kind(), size, is_started: false }
     }
 
     pub(super) fn of_plan(order: &Arc<Order>) -> Self {
-        let first = order.nodes.first().map_or("no nodes".into(), |(name, _)| format!("the first node '{name}'"));
-        let text = format!("the comparison of the graphs before the first run of a plan, with {first}");
-        Self { text, kind: hash_of("plan"), size: (0, 0), is_started: false, plan: Some(order.clone()) }
+        Self { of: Reported::Plan(order.clone()), kind: hash_of("plan"), size: (0, 0), is_started: false }
+    }
+
+    fn plan(&self) -> Option<&Arc<Order>> {
+        if let Reported::Plan(order) = &self.of { Some(order) } else { None }
+    }
+
+    /// Returns its name, what it does, and its size.
+    fn text(&self) -> String {
+        match &self.of {
+            Reported::Op(name, spec, common) => text_of(name, spec, *common),
+            Reported::Plan(order) => {
+                let first = order.nodes.first().map_or("no nodes".into(), |(name, _)| format!("the first node '{name}'"));
+                format!("the comparison of the graphs before the first run of a plan, with {first}")
+            }
+        }
     }
 
     /// Returns a number that is the same on all ranks if they begin the same.
     pub(super) fn hash(&self) -> u64 {
-        hash_of((self.kind, self.size, self.plan.as_ref().map(|order| order.digest())))
+        hash_of((self.kind, self.size, self.plan().map(|order| order.digest())))
     }
 
     fn to_bytes(&self) -> Vec<u8> {
-        let flags = u64::from(self.is_started);
-        let mut words = vec![self.text.len() as u64, self.kind, self.size.0, self.size.1, flags];
-        words.extend(self.plan.iter().flat_map(|order| order.nodes.iter().map(|(_, hash)| *hash)));
+        let (text, flags) = (self.text(), u64::from(self.is_started));
+        let mut words = vec![text.len() as u64, self.kind, self.size.0, self.size.1, flags];
+        words.extend(self.plan().into_iter().flat_map(|order| order.nodes.iter().map(|(_, hash)| *hash)));
         let words = words.into_iter().flat_map(u64::to_le_bytes);
-        words.chain(self.text.bytes()).collect()
+        words.chain(text.bytes()).collect()
     }
 }
 
@@ -83,7 +100,7 @@ pub(super) async fn judge(number: u64, checks: &dyn Checks, own: Report) -> Resu
     let all = checks.gather(own.to_bytes()).await?;
     let all: Option<Vec<Said>> = all.iter().map(|bytes| Said::of(bytes)).collect();
     let all = all.ok_or(WorldFault::Transport { what: "a rank has sent a report that cannot be read".into() })?;
-    if let Some(order) = &own.plan
+    if let Some(order) = own.plan()
         && all.iter().all(|said| said.kind == own.kind)
     {
         return judge_plans(&all, checks, order).await;

@@ -3,7 +3,7 @@
 //!
 //! A transport may abort if different collectives meet. So a collective whose pair (the one before, this one)
 //! is new to this rank is started after the comparison. Another one is started at the same time as its
-//! comparison, and ends when both have ended.
+//! comparison, and ends when both have ended. A small one is its comparison, which carries its values.
 //!
 //! ```text
 //!  its turn ─▶ comparison begins ─▶ the next one has its turn
@@ -18,7 +18,7 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use super::detached::detach;
-use super::engine::{CheckFuture, Checks, Issued, Issuing};
+use super::engine::{Answer, CheckFuture, Checks, Issued, Issuing};
 use super::op::{Op, OpFault};
 use super::report::{Report, judge};
 use super::turns::{Turn, Turns};
@@ -50,7 +50,8 @@ struct State {
     known: HashSet<(u64, u64)>,
 }
 
-type Verdict = Pin<Box<dyn Future<Output = Result<(), OpFault>> + Send>>;
+/// What the comparison has carried, if all ranks have begun the same.
+type Verdict = Pin<Box<dyn Future<Output = Result<Vec<Vec<u8>>, OpFault>> + Send>>;
 
 /// A collective whose comparison has begun.
 pub(super) struct Compared {
@@ -63,7 +64,7 @@ pub(super) struct Compared {
 
 impl Compared {
     /// Begins the comparison of this rank's next collective. The caller has the turn.
-    pub(super) fn begin(member: &Arc<Member>, checks: Arc<dyn Checks>, report: Report) -> Self {
+    pub(super) fn begin(member: &Arc<Member>, checks: Arc<dyn Checks>, report: Report, carried: &[u8]) -> Self {
         let steps = &member.steps;
         let (number, pair, is_known) = {
             let mut state = lock(&steps.state);
@@ -73,16 +74,21 @@ impl Compared {
         };
         let (start, turn) = (Turn::new(&steps.starts, number), Turn::new(&steps.reports, number));
         let is_started = Arc::new(AtomicBool::new(false));
-        let asked = checks.compare(pair.1);
+        let asked = checks.compare(pair.1, carried);
         // A world that its rank has left is not kept by a comparison that goes on.
         let this = Comparison { member: Arc::downgrade(member), checks, turn, number, is_started: is_started.clone() };
         Self { start, is_known, verdict: Box::pin(this.verdict(asked, pair, report)), is_started }
     }
 
+    /// Lets the next collective start: this one is its comparison.
+    fn into_verdict(self) -> Verdict {
+        self.verdict
+    }
+
     /// Waits until all ranks have begun the same.
     pub(super) async fn agreed(self) -> Result<(), OpFault> {
         self.start.come().await;
-        self.verdict.await
+        self.verdict.await.map(drop)
     }
 }
 
@@ -95,12 +101,12 @@ struct Comparison {
 }
 
 impl Comparison {
-    async fn verdict(self, asked: CheckFuture<bool>, pair: (u64, u64), mut report: Report) -> Result<(), OpFault> {
-        if asked.await? {
+    async fn verdict(self, asked: CheckFuture<Answer>, pair: (u64, u64), mut report: Report) -> Result<Vec<Vec<u8>>, OpFault> {
+        if let Answer::Same(carried) = asked.await? {
             if let Some(member) = self.member.upgrade() {
                 member.steps.note(pair);
             }
-            return Ok(());
+            return Ok(carried);
         }
         self.turn.come().await;
         // ORDERING: Relaxed: the flag tells nothing else. A start that comes later is not made: its world is
@@ -141,7 +147,15 @@ impl Member {
         // The encoding is code of the user, which may fail or panic.
         op.encode(self.engine.place())?;
         if let Some(checks) = self.engine.checks().filter(|_| op.is_collective()) {
-            let Compared { start, is_known, verdict, is_started } = Compared::begin(self, checks, Report::of(&op));
+            let (place, carried) = (self.engine.place(), op.carried(self.engine.place(), checks.room()));
+            let compared = Compared::begin(self, checks, Report::of(&op), carried.as_deref().unwrap_or_default());
+            if carried.is_some() {
+                pending.verdict = Some(compared.into_verdict());
+                pending.issuing.complete();
+                let all = poll_fn(|cx| pending.poll_verdict(cx)).await?;
+                return Ok(op.combine_carried(place, &all)?);
+            }
+            let Compared { start, is_known, verdict, is_started } = compared;
             let start = Arc::new(start);
             pending.verdict = Some(verdict);
             // Messages behind it need not wait until all ranks have come to it.
@@ -159,7 +173,7 @@ impl Member {
             let verdict = pending.poll_verdict(cx);
             match verdict {
                 Poll::Ready(Err(fault)) => return Poll::Ready(Err(fault)),
-                Poll::Ready(Ok(())) => pending.issuing.agree(),
+                Poll::Ready(Ok(_)) => pending.issuing.agree(),
                 Poll::Pending => {}
             }
             if ended.is_none()
@@ -189,8 +203,8 @@ impl Pending {
         Self { member: member.clone(), name: name.clone(), issuing: Arc::new(Issuing::new(issued)), verdict: None }
     }
 
-    fn poll_verdict(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), OpFault>> {
-        let Some(verdict) = &mut self.verdict else { return Poll::Ready(Ok(())) };
+    fn poll_verdict(&mut self, cx: &mut Context<'_>) -> Poll<Result<Vec<Vec<u8>>, OpFault>> {
+        let Some(verdict) = &mut self.verdict else { return Poll::Ready(Ok(Vec::new())) };
         let Poll::Ready(end) = verdict.as_mut().poll(cx) else { return Poll::Pending };
         self.verdict = None;
         if let Err(OpFault::Value(_)) = &end {

@@ -1,8 +1,9 @@
 //! How values cross from rank to rank: as the bytes that they have in memory, or encoded.
 
-use std::any::{TypeId, type_name};
+use std::any::{Any, TypeId, type_name};
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
 use bytemuck::Pod;
 
@@ -62,11 +63,31 @@ pub trait Wire: Data + Sized {
     /// If the bytes are those of no value.
     fn from_wire(bytes: &[u8]) -> Result<Self, BoxError>;
 
-    /// Returns memory for a value of so many bytes, which may be uninitialised.
+    /// Returns memory for a value of so many bytes, which may be uninitialised. `spare` is that of another
+    /// value of this type, of which it may make use.
     #[doc(hidden)]
-    fn landing(bytes: usize) -> Box<dyn Landing> {
+    fn landing(bytes: usize, _spare: Option<Spare>) -> Box<dyn Landing> {
         Encoded::landing(bytes, decoded::<Self>)
     }
+
+    /// Gives its memory away, if landings of this type can make use of it.
+    #[doc(hidden)]
+    fn give_memory(&mut self) -> Option<Spare> {
+        None
+    }
+}
+
+/// The smallest memory that is worth keeping, in bytes: allocators keep smaller ones.
+pub(crate) const SPARE_MIN: usize = 1 << 16;
+
+/// The memory of a value that is not used any more.
+#[doc(hidden)]
+#[cfg_attr(not(feature = "mpi"), expect(dead_code, reason = "a local world needs no memory"))]
+#[derive(Debug)]
+pub struct Spare {
+    /// A value of the type whose landings can use it.
+    pub(super) memory: Box<dyn Any + Send>,
+    pub(super) bytes: usize,
 }
 
 /// Memory into which a value is received. It does not move.
@@ -126,6 +147,24 @@ impl<T: Pod + Send + Sync> Landing for Elements<T> {
     }
 }
 
+/// A landing that keeps something as long as it is used.
+#[cfg_attr(not(feature = "mpi"), expect(dead_code, reason = "a local world needs no memory"))]
+pub(super) struct With<K> {
+    pub(super) landing: Box<dyn Landing>,
+    pub(super) _kept: K,
+}
+
+impl<K: Send> Landing for With<K> {
+    fn memory(&mut self) -> (*mut u8, usize) {
+        self.landing.memory()
+    }
+
+    unsafe fn value(self: Box<Self>) -> Result<Made, BoxError> {
+        // SAFETY: the caller promises that all bytes have been written.
+        unsafe { self.landing.value() }
+    }
+}
+
 impl<T: Pod + Send + Sync> Wire for Vec<T> {
     fn to_wire(&self) -> Result<Cow<'_, [u8]>, BoxError> {
         Ok(bytemuck::cast_slice(self).into())
@@ -136,11 +175,18 @@ impl<T: Pod + Send + Sync> Wire for Vec<T> {
         Ok(bytemuck::pod_collect_to_vec(bytes))
     }
 
-    fn landing(bytes: usize) -> Box<dyn Landing> {
-        match check_whole::<T>(bytes) {
-            Ok(count) => Box::new(Elements::<T> { memory: Vec::with_capacity(count), count }),
-            Err(_) => Encoded::landing(bytes, decoded::<Self>),
-        }
+    fn landing(bytes: usize, spare: Option<Spare>) -> Box<dyn Landing> {
+        let Ok(count) = check_whole::<T>(bytes) else { return Encoded::landing(bytes, decoded::<Self>) };
+        let spare = spare.and_then(|spare| spare.memory.downcast::<Self>().ok());
+        let mut memory = spare.map_or_else(Self::new, |spare| *spare);
+        memory.clear();
+        memory.reserve_exact(count);
+        Box::new(Elements { memory, count })
+    }
+
+    fn give_memory(&mut self) -> Option<Spare> {
+        let bytes = self.capacity() * size_of::<T>();
+        (bytes >= SPARE_MIN).then(|| Spare { memory: Box::new(std::mem::take(self)), bytes })
     }
 }
 
@@ -227,20 +273,28 @@ impl Wire for String {
 #[derive(Clone, Copy)]
 pub(crate) struct Form {
     pub(crate) of: &'static str,
+    pub(crate) id: TypeId,
     pub(crate) bytes: Option<usize>,
     pub(crate) encode: fn(&Shared) -> Result<Cow<'_, [u8]>, BoxError>,
     pub(crate) decode: fn(&[u8]) -> Result<Made, BoxError>,
-    pub(crate) landing: fn(usize) -> Box<dyn Landing>,
+    pub(crate) landing: fn(usize, Option<Spare>) -> Box<dyn Landing>,
+    /// Gives the memory of a value away that has no other owner, if landings can make use of it.
+    pub(crate) give_memory: fn(Shared) -> Option<Spare>,
+    /// Returns a value that has no other owner, else the value back.
+    pub(crate) into_made: fn(Shared) -> Result<Made, Shared>,
 }
 
 impl Form {
     pub(crate) fn of<T: Wire>() -> Self {
         Self {
             of: type_name::<T>(),
+            id: TypeId::of::<T>(),
             bytes: T::BYTES,
             encode: |value| value.downcast_ref::<T>().expect("the form is that of the value's type").to_wire(),
             decode: decoded::<T>,
             landing: T::landing,
+            into_made: into_made::<T>,
+            give_memory: |mut value| Arc::get_mut(&mut value)?.downcast_mut::<T>()?.give_memory(),
         }
     }
 
@@ -259,6 +313,14 @@ impl Form {
         ];
         let form = numbers.into_iter().chain(others).find(|(known, _)| *known == id)?.1;
         Some(form())
+    }
+}
+
+pub(super) fn into_made<T: Data>(value: Shared) -> Result<Made, Shared> {
+    let value: Arc<T> = value.downcast().expect("the form is that of the value's type");
+    match Arc::try_unwrap(value) {
+        Ok(value) => Ok(Box::new(value)),
+        Err(value) => Err(value),
     }
 }
 

@@ -25,7 +25,7 @@ pub use api::{Engine, EngineBuilder};
 pub use blocked::{Blocked, PendingOp, WaitsFor};
 pub(crate) use core::EngineCore;
 pub use core::{Push, Pushed};
-pub(crate) use op::{Begun, Bound, PutShared};
+pub(crate) use op::{Begun, Bound, PutShared, ShareVar};
 pub use op::{Bulk, Op, Put, Stream, TakeVar, Var, VarRead, VarWait, Writes};
 pub use order::Vars;
 pub(crate) use order::{Grant, Scope};

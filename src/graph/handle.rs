@@ -76,7 +76,7 @@ impl<T> fmt::Debug for Value<T> {
 /// # Ok::<(), anabranch::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy)]
-pub struct Take<T>(pub(super) Value<T>);
+pub struct Take<T>(pub(crate) Value<T>);
 
 /// A handle to a value that can be taken: a [`Value`] of a graph, by a node, or a [`Var`](crate::Var) of an
 /// engine, by an operation.

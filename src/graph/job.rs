@@ -53,7 +53,7 @@ pub(crate) trait Job: Send + Sync + 'static {
 pub(crate) struct NewJob<'g> {
     graph: &'g mut Graph,
     node: NodeId,
-    reads: Vec<(u32, &'static Transfer)>,
+    reads: Vec<Lent>,
     context: Option<Slot<SharedContext>>,
     first: u32,
     outs: Vec<(u32, &'static Transfer)>,
@@ -72,7 +72,13 @@ impl NewJob<'_> {
     /// Adds a read of a value, of this graph or of one around it.
     pub(crate) fn read<T: Data>(&mut self, value: &Value<T>) {
         let slot = self.graph.read_value(value, self.node, Use::Await);
-        self.reads.push((slot.offset(), Type::of::<T>().transfer));
+        self.reads.push(Lent { offset: slot.offset(), lend: Type::of::<T>().transfer.share });
+    }
+
+    /// Adds a read of a value that the job takes: it gets the `Arc` that the run has.
+    pub(crate) fn take<T: Data>(&mut self, value: &Value<T>) {
+        let slot = self.graph.read_value(value, self.node, Use::Take);
+        self.reads.push(Lent { offset: slot.offset(), lend: Type::of::<T>().transfer.take_as_shared });
     }
 
     /// Makes the job a node of communication, which reads the context of the run.
@@ -102,7 +108,7 @@ impl NewJob<'_> {
     pub(crate) fn read_number(&mut self, value: u32, is_here: bool) {
         let offset = self.graph.read_own(value, self.node, Use::Await);
         if is_here {
-            self.reads.push((offset, self.graph.values[value as usize].of.transfer));
+            self.reads.push(Lent { offset, lend: self.graph.values[value as usize].of.transfer.share });
         }
     }
 
@@ -189,9 +195,15 @@ impl Job for Never {
     }
 }
 
+/// A value that a job reads, and how it gets that: by `share` or `take_as_shared` of its type.
+struct Lent {
+    offset: u32,
+    lend: fn(Cells<'_>, u32) -> Shared,
+}
+
 struct JobBody {
     job: Box<dyn Job>,
-    reads: Vec<(u32, &'static Transfer)>,
+    reads: Vec<Lent>,
     context: Option<Slot<SharedContext>>,
     outs: Vec<(u32, &'static Transfer)>,
     future: Slot<JobFuture>,
@@ -210,7 +222,7 @@ impl Body for JobBody {
 
     fn poll(&self, cells: Cells<'_>, cx: &mut Context<'_>) -> Poll<Outcome> {
         let start = || {
-            let given = self.reads.iter().map(|&(offset, of)| (of.share)(cells, offset)).collect();
+            let given = self.reads.iter().map(|read| (read.lend)(cells, read.offset)).collect();
             self.job.start(given, self.context.map(|context| cells.get(context).clone()))
         };
         cells.poll(self.future, start, cx).map_ok(|made| {

@@ -69,7 +69,7 @@ pub(crate) use select::Test;
 pub use select::{Above, Holds, Select, above};
 pub use shape::{Backend, Edge, EdgeKind, Memory, NodeId, NodeShape, Shape};
 pub use states::{OneState, States};
-pub(crate) use values::{InputPort, Maker, OutputPort, Transfer, ValueInfo};
+pub(crate) use values::{InputPort, Maker, OutputPort, Sharer, Transfer, ValueInfo};
 
 /// The most nodes of one graph: the number that one ticket of the host device can name.
 pub const NODES_MAX: usize = (1 << 24) - 1;

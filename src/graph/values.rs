@@ -98,6 +98,8 @@ pub(crate) struct Transfer {
     pub(crate) fill: fn(Cells<'_>, u32, Box<dyn Any>),
     pub(crate) clear: fn(Cells<'_>, u32),
     pub(crate) share: fn(Cells<'_>, u32) -> Arc<dyn Any + Send + Sync>,
+    /// Moves out a value that is an `Arc`, or becomes one.
+    pub(crate) take_as_shared: fn(Cells<'_>, u32) -> Arc<dyn Any + Send + Sync>,
     /// Moves out a value that is an `Arc`.
     pub(crate) take_shared: fn(Cells<'_>, u32) -> Arc<dyn Any + Send + Sync>,
     /// Moves a value in its present form.
@@ -120,6 +122,7 @@ impl Transfer {
                 fill: |cells, offset, given| cells.put(Slot::<T>::at(offset), *given.downcast().expect("checked by its TypeId")),
                 clear: |cells, offset| cells.clear(Slot::<T>::at(offset)),
                 share: |cells, offset| -> Arc<dyn Any + Send + Sync> { cells.share::<T>(Slot::at(offset)) },
+                take_as_shared: |cells, offset| -> Arc<dyn Any + Send + Sync> { cells.take_as_shared::<T>(Slot::at(offset)) },
                 take_shared: |cells, offset| -> Arc<dyn Any + Send + Sync> { cells.take_shared::<T>(Slot::at(offset)) },
                 carry: |cells, from, to| cells.carry(Slot::<T>::at(from), Slot::at(to), false),
                 carry_shared: |cells, from, to| cells.carry(Slot::<T>::at(from), Slot::at(to), true),

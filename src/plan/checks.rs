@@ -5,7 +5,7 @@ use super::compile::FRAME_BYTES_MAX;
 use super::fabric::Fabric;
 use super::nest::{Nested, Shapes, within};
 use crate::error::{Error, Kind, Result};
-use crate::graph::{Graph, Kept, Maker, NodeId, check, explain_cycle};
+use crate::graph::{Graph, Kept, Maker, NodeId, Sharer, check, explain_cycle};
 use crate::name::Name;
 
 impl Graph {
@@ -101,12 +101,21 @@ impl Graph {
                 let why = format!("{sharer} shares it as an Arc");
                 return Err(Kind::SharedResult { value, why }.into());
             }
-            if let (Some(taker), Some(sharer)) = (value.taker, value.sharer) {
+            if let (Some(taker), Some(sharer)) = (value.taker, value.sharer)
+                && !self.may_take(taker, sharer)
+            {
                 let (value, taker) = (self.maker_name(value.maker), self.full_name(taker));
                 return Err(Kind::TakenShared { value, taker, sharer: self.sharer_name(sharer) }.into());
             }
         }
         Ok(())
+    }
+
+    /// Returns whether a node may take a value that is an `Arc`. An exchange may, if other async nodes read
+    /// it before: it uses the memory only of a value that nothing else keeps.
+    fn may_take(&self, taker: NodeId, sharer: Sharer) -> bool {
+        let is_exchange = self.shape().nodes()[taker.index()].communication.is_some();
+        is_exchange && matches!(sharer, Sharer::Async(_) | Sharer::Beside(_))
     }
 
     /// Explains a cycle that exists only because one node takes a value that another reads.

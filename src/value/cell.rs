@@ -49,6 +49,14 @@ impl<T> Cell<T> {
         }
     }
 
+    pub(super) fn take_as_shared(&mut self) -> Arc<T> {
+        match std::mem::replace(self, Cell::Empty) {
+            Cell::InPlace(value) => Arc::new(value),
+            Cell::Shared(value) => value,
+            Cell::Empty => absent(),
+        }
+    }
+
     /// Moves the value into an `Arc`.
     pub(super) fn into_shared(self) -> Self {
         match self {

@@ -213,6 +213,14 @@ impl<'f> Cells<'f> {
         self.own(slot).take_shared()
     }
 
+    /// Moves out a value as an `Arc`, whether it is one or not.
+    pub(crate) fn take_as_shared<T: 'static>(self, slot: Slot<T>) -> Arc<T> {
+        if is_unit::<T>() {
+            return Arc::new(unit());
+        }
+        self.own(slot).take_as_shared()
+    }
+
     #[inline]
     pub(crate) fn take<T: 'static>(self, slot: Slot<T>) -> T {
         if is_unit::<T>() {

@@ -160,6 +160,21 @@ impl<T> VarCell<T> {
         *shelf = Shelf::Empty(Some(place));
         Ok(value)
     }
+
+    /// Takes out a value that may have other owners. None if there is none.
+    ///
+    /// # Safety
+    /// The caller has been granted to write, and has no reference to the value.
+    pub(crate) unsafe fn take_shared(&self) -> Option<Arc<T>> {
+        // SAFETY: the caller is granted to write, which excludes all other uses, and has no reference.
+        let shelf = unsafe { &mut *self.shelf.get() };
+        // ORDERING: Relaxed: the grant to write excludes all other uses.
+        self.is_given.store(false, Ordering::Relaxed);
+        match std::mem::replace(shelf, Shelf::Empty(None)) {
+            Shelf::Full(value) => Some(value),
+            Shelf::Empty(_) => None,
+        }
+    }
 }
 
 /// Why a value cannot be taken out.
@@ -204,6 +219,12 @@ mod tests {
         // SAFETY: one thread uses the cell, and keeps no reference.
         unsafe { cell.put_shared(Arc::new(vec![4])) };
         assert_eq!(take(), Ok(vec![4]));
+        let kept = Arc::new(vec![5]);
+        // SAFETY: one thread uses the cell, and keeps no reference.
+        unsafe { cell.put_shared(kept.clone()) };
+        // SAFETY: one thread uses the cell, and keeps no reference.
+        let take_shared = || unsafe { cell.take_shared() };
+        assert_eq!((take_shared(), take_shared(), take()), (Some(kept), None, Err(Untakable::Empty)));
     }
     /// Panics when it is dropped.
     struct Bomb(bool);

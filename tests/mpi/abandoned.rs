@@ -79,7 +79,8 @@ fn a_gather_is_dropped_between_its_steps() {
 #[test]
 fn a_reduction_of_an_operator_is_dropped_between_its_steps() {
     drop_between_steps("abandoned::a_reduction_of_an_operator_is_dropped_between_its_steps", |f, world| {
-        let x = f.value("x", vec![7_u32]);
+        // It is too large to go with its comparison.
+        let x = f.value("x", vec![7_u32; 20]);
         f.all_reduce(world, "two steps", &x, operator("last", || 0, |_, last| last))
     });
 }

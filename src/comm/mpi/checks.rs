@@ -1,5 +1,8 @@
 //! The channel on which ranks compare collectives: two communicators apart from that of the operations, one
 //! for the comparisons, and one for the reports after a comparison that has found a difference.
+//!
+//! Among few ranks, a comparison gathers a frame of each: its number, and the value if that is small. Among
+//! many, it reduces the numbers.
 
 use std::sync::Arc;
 
@@ -9,7 +12,7 @@ use super::engine::Lists;
 use super::path::{Buffers, Step};
 use super::progress::{Progress, Request};
 use crate::comm::control::Waits;
-use crate::comm::engine::{CheckFuture, Checks};
+use crate::comm::engine::{Answer, CheckFuture, Checks};
 use crate::comm::native::{Element, Operation};
 use crate::comm::op::OpFault;
 
@@ -20,28 +23,23 @@ pub(super) struct Channel<H: Handle> {
     pub(super) size: u32,
 }
 
+/// The most ranks whose comparisons carry bytes: a gather of few bytes takes about as long as a reduction
+/// then. It takes longer, the more ranks there are.
+const CARRYING_MAX: u32 = 16;
+
+/// What a rank gives to a comparison that carries bytes: a number, and the bytes.
+const FRAME: usize = 64;
+
 impl<H: Handle> Checks for Channel<H> {
-    /// The largest of the numbers and the largest of their complements, which is that of the smallest number:
-    /// 16 bytes, whatever the number of ranks is.
-    fn compare(&self, number: u64) -> CheckFuture<bool> {
+    fn room(&self) -> usize {
+        if self.size <= CARRYING_MAX { FRAME - 8 } else { 0 }
+    }
+
+    fn compare(&self, number: u64, carried: &[u8]) -> CheckFuture<Answer> {
         if let Err(ended) = self.progress.path.check_open() {
             return Box::pin(async move { Err(ended.into()) });
         }
-        let (own, mut largest) = (vec![number, !number], vec![0_u64; 2]);
-        let from = Memory::to_read(bytemuck::cast_slice(&own));
-        let into = Memory::of(bytemuck::cast_slice_mut(&mut largest));
-        let (comm, reduction) = (self.comm.comparisons(), (Element::U64, Operation::Max));
-        // All ranks begin the comparisons in the same order, and so number them in the same way.
-        let wait = self.waits.collective();
-        // SAFETY: the buffers keep both.
-        let start = move |calls: &Calls<H>| unsafe { calls.all_reduce(from, into, reduction, comm) };
-        let buffers = Buffers::of((own, largest), 0).on(self.comm.clone());
-        let request = self.progress.request(Box::new(move |calls, _| Ok(Step::Request(start(calls)?))), buffers);
-        Box::pin(async move {
-            let (_, largest) = request.await?.others::<(Vec<u64>, Vec<u64>)>();
-            drop(wait);
-            Ok(largest[0] == !largest[1])
-        })
+        if self.room() > 0 { self.gather_frames(number, carried) } else { self.reduce_numbers(number) }
     }
 
     fn gather(&self, bytes: Vec<u8>) -> CheckFuture<Vec<Vec<u8>>> {
@@ -60,6 +58,50 @@ impl<H: Handle> Checks for Channel<H> {
             let mut rest = &gathered[..];
             let mut split = |count: usize| rest.split_off(..count).unwrap_or_default().to_vec();
             Ok(lists.counts.iter().map(|&count| split(count as usize)).collect())
+        })
+    }
+}
+
+impl<H: Handle> Channel<H> {
+    fn gather_frames(&self, number: u64, carried: &[u8]) -> CheckFuture<Answer> {
+        let (mut own, count) = (vec![0_u8; FRAME], carried.len());
+        own[..8].copy_from_slice(&number.to_le_bytes());
+        own[8..8 + count].copy_from_slice(carried);
+        let mut frames = vec![0_u8; FRAME * self.size as usize];
+        let (from, into, comm) = (Memory::to_read(&own), Memory::of(&mut frames), self.comm.comparisons());
+        // All ranks begin the comparisons in the same order, and so number them in the same way.
+        let wait = self.waits.collective();
+        // SAFETY: the buffers keep both.
+        let start = move |calls: &Calls<H>| unsafe { calls.all_gather(from, into, comm) };
+        let buffers = Buffers::of((own, frames), 0).on(self.comm.clone());
+        let request = self.progress.request(Box::new(move |calls, _| Ok(Step::Request(start(calls)?))), buffers);
+        Box::pin(async move {
+            let (own, frames) = request.await?.others::<(Vec<u8>, Vec<u8>)>();
+            drop(wait);
+            if frames.chunks_exact(FRAME).any(|frame| frame[..8] != own[..8]) {
+                return Ok(Answer::Different);
+            }
+            let carried = frames.chunks_exact(FRAME).map(|frame| frame[8..8 + count].to_vec());
+            Ok(Answer::Same(carried.collect()))
+        })
+    }
+
+    /// Finds the largest of the numbers and the largest of their complements, which is that of the smallest
+    /// number: 16 bytes, whatever the number of ranks is.
+    fn reduce_numbers(&self, number: u64) -> CheckFuture<Answer> {
+        let (own, mut largest) = (vec![number, !number], vec![0_u64; 2]);
+        let from = Memory::to_read(bytemuck::cast_slice(&own));
+        let into = Memory::of(bytemuck::cast_slice_mut(&mut largest));
+        let (comm, reduction) = (self.comm.comparisons(), (Element::U64, Operation::Max));
+        let wait = self.waits.collective();
+        // SAFETY: the buffers keep both.
+        let start = move |calls: &Calls<H>| unsafe { calls.all_reduce(from, into, reduction, comm) };
+        let buffers = Buffers::of((own, largest), 0).on(self.comm.clone());
+        let request = self.progress.request(Box::new(move |calls, _| Ok(Step::Request(start(calls)?))), buffers);
+        Box::pin(async move {
+            let (_, largest) = request.await?.others::<(Vec<u64>, Vec<u64>)>();
+            drop(wait);
+            Ok(if largest[0] == !largest[1] { Answer::Same(Vec::new()) } else { Answer::Different })
         })
     }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::calls::{Called, Calls, Failed, Handle, ListsAt, Memory, count};
 use super::checks::Channel;
 use super::comm::{Comm, count_message};
-use super::path::{Buffers, Start, Step};
+use super::path::{Buffers, LandingOf, Start, Step};
 use super::progress::{Progress, Request};
 use crate::comm::combine;
 use crate::comm::control::Waits;
@@ -21,7 +21,8 @@ use crate::comm::detached::detach;
 use crate::comm::engine::{Checks, Engine, Issuing};
 use crate::comm::given::Given;
 use crate::comm::health::Health;
-use crate::comm::op::{Op, OpFault, OpFuture, Peering, Place};
+use crate::comm::op::{Op, OpFault, OpFuture, Peering, Place, Spec};
+use crate::comm::spares::Spares;
 use crate::error::{BoxError, WorldFault};
 use crate::graph::{Exchange, Made, Shared};
 use crate::name::Name;
@@ -32,6 +33,7 @@ struct Inner<H: Handle> {
     progress: Arc<Progress<H>>,
     comm: Arc<Comm<H>>,
     waits: Arc<Waits>,
+    spares: Arc<Spares>,
     place: Place,
     /// The largest tag of a message.
     tag_max: u32,
@@ -46,7 +48,7 @@ impl<H: Handle> Mpi<H> {
         (place, tag_max): (Place, u32),
         deadline: Duration,
     ) -> Self {
-        Self(Arc::new(Inner { progress, comm, waits, place, tag_max, deadline }))
+        Self(Arc::new(Inner { progress, comm, waits, spares: Arc::default(), place, tag_max, deadline }))
     }
 }
 
@@ -147,23 +149,25 @@ impl<H: Handle> Inner<H> {
 
     async fn send(&self, op: Op, issuing: &Issuing) -> Ended {
         let Some(Peering { rank, tag }) = op.peer else { return Ok((op.spec.finish)(None)) };
-        let (given, tag) = (op.given.clone(), self.tag(tag)?);
+        let (given, form, tag) = (op.given, op.spec.form, self.tag(tag)?);
         let (from, (wait, _)) = (Memory::to_read(given.bytes()), self.waits.message(rank));
         count_message(&self.comm.sent);
         // SAFETY: the buffers keep the memory.
-        let mut request =
-            self.request(Buffers::of(given, from.bytes), move |calls, comm| unsafe { calls.send(from, rank, tag, comm) });
+        let mut request = self.request(Buffers::of((), from.bytes).giving(given, &self.spares), move |calls, comm| unsafe {
+            calls.send(from, rank, tag, comm)
+        });
         issuing.complete();
         match poll_fn(|cx| Poll::Ready(Pin::new(&mut request).poll(cx))).await {
-            Poll::Ready(end) => drop(end?),
+            Poll::Ready(end) => self.spares.keep(end?.given, &form),
             // MPI ends a send of a large value when it is received. Two ranks that each await a send before
             // they receive would wait for ever. So a send ends when it is issued; the buffers keep the value.
             Poll::Pending => {
-                let (control, world) = (self.comm.control.clone(), self.comm.world);
+                let (control, world, spares) = (self.comm.control.clone(), self.comm.world, self.spares.clone());
                 drop(wait);
                 detach(async move {
-                    if let Err(failed) = request.await {
-                        control.break_by(world, WorldFault::Transport { what: failed.to_string() });
+                    match request.await {
+                        Ok(ended) => spares.keep(ended.given, &form),
+                        Err(failed) => control.break_by(world, WorldFault::Transport { what: failed.to_string() }),
                     }
                 });
             }
@@ -173,7 +177,8 @@ impl<H: Handle> Inner<H> {
 
     async fn receive(&self, op: Op, issuing: &Issuing) -> Ended {
         let Some(Peering { rank: from, tag }) = op.peer else { return Ok((op.spec.finish)(None)) };
-        let (tag, comm, landing) = (self.tag(tag)?, self.comm.handle(), op.spec.form.landing);
+        let (tag, comm, form, spares) = (self.tag(tag)?, self.comm.handle(), op.spec.form, self.spares.clone());
+        let landing: LandingOf = Box::new(move |bytes| spares.landing(&form, bytes));
         let (wait, is_matched) = self.waits.message(from);
         count_message(&self.comm.received);
         let start: Start<H> = Box::new(move |_, _| Ok(Step::Probe { from, tag, comm, landing, is_matched }));
@@ -187,12 +192,12 @@ impl<H: Handle> Inner<H> {
     async fn reduce(&self, op: Op, issuing: &Issuing) -> Ended {
         let reduction = op.spec.reduction.expect("the caller looked");
         let is_scatter = matches!(op.spec.communication.exchange, Exchange::ReduceScatter { .. });
-        let given = op.given.clone();
+        let Op { spec, given, .. } = op;
         let from = Memory::to_read(given.bytes());
         let element = reduction.0.bytes();
         let bytes = if is_scatter { self.part(from.bytes, element, issuing)? } else { from.bytes };
-        let (buffers, into) = self.landing(&op, bytes, given);
-        let request = self.request(buffers, move |calls, comm| {
+        let (buffers, into) = self.landing(&spec, bytes, ());
+        let request = self.request(buffers.giving(given, &self.spares), move |calls, comm| {
             if is_scatter {
                 // SAFETY: the buffers keep the memory.
                 unsafe { calls.reduce_scatter(from, into, reduction, comm) }
@@ -202,41 +207,45 @@ impl<H: Handle> Inner<H> {
             }
         });
         issuing.complete();
-        self.landed(&op, request, issuing).await
+        self.landed(&spec, request, issuing).await
     }
 
     async fn all_to_all(&self, op: Op, issuing: &Issuing) -> Ended {
-        let given = op.given.clone();
+        let Op { spec, given, .. } = op;
         let from = Memory::to_read(given.bytes());
-        let part = self.part(from.bytes, op.spec.element, issuing)?;
-        let (buffers, into) = self.landing(&op, from.bytes, given);
+        let part = self.part(from.bytes, spec.element, issuing)?;
+        let (buffers, into) = self.landing(&spec, from.bytes, ());
         // SAFETY: the buffers keep the memory.
-        let request = self.request(buffers, move |calls, comm| unsafe { calls.all_to_all(from, into, part, comm) });
+        let request = self
+            .request(buffers.giving(given, &self.spares), move |calls, comm| unsafe { calls.all_to_all(from, into, part, comm) });
         issuing.complete();
-        self.landed(&op, request, issuing).await
+        self.landed(&spec, request, issuing).await
     }
 
     async fn broadcast(&self, op: Op, root: u32, issuing: &Issuing) -> Ended {
         let is_root = self.place.rank == root;
-        let given = is_root.then(|| op.given.clone());
-        let bytes = match op.spec.form.bytes {
+        let Op { spec, given, .. } = op;
+        let bytes = match spec.form.bytes {
             Some(bytes) => bytes,
-            None => self.broadcast_size(given.as_ref().map_or(0, |given| given.bytes().len()), root).await?,
+            None => self.broadcast_size(if is_root { given.bytes().len() } else { 0 }, root).await?,
         };
-        let (buffers, at) = match given {
-            Some(given) => {
-                let at = Memory::to_read(given.bytes());
-                (Buffers::of(given, at.bytes), at)
-            }
-            None => self.landing(&op, bytes, ()),
+        let (buffers, at) = if is_root {
+            let at = Memory::to_read(given.bytes());
+            (Buffers::of((), at.bytes).giving(given, &self.spares), at)
+        } else {
+            self.spares.keep(Some(given), &spec.form);
+            self.landing(&spec, bytes, ())
         };
         // SAFETY: the buffers keep the memory, which the root only reads.
         let request = self.request(buffers, move |calls, comm| unsafe { calls.broadcast(at, root, comm) });
         issuing.complete();
         let ended = request.await?;
         issuing.agreed().await;
-        let value = if is_root { (op.spec.form.decode)(ended.others::<Given>().bytes())? } else { ended.value()? };
-        Ok((op.spec.finish)(Some(value)))
+        let value = match ended.given {
+            Some(given) => given.into_made(&spec.form)?,
+            None => ended.value()?,
+        };
+        Ok((spec.finish)(Some(value)))
     }
 
     async fn broadcast_size(&self, bytes: usize, root: u32) -> Result<usize, OpFault> {
@@ -249,27 +258,26 @@ impl<H: Handle> Inner<H> {
     }
 
     async fn all_gather(&self, op: Op, issuing: &Issuing) -> Ended {
-        let form = op.spec.made.expect("the caller looked");
-        let given = op.given.clone();
+        let Op { spec, given, .. } = op;
         let from = Memory::to_read(given.bytes());
-        if op.spec.form.bytes.is_some() {
-            let mut landing = (form.landing)(from.bytes * self.place.size as usize);
-            let into = Memory::to_receive(&mut *landing);
-            let buffers = Buffers::landing(landing, given);
+        if spec.form.bytes.is_some() {
+            let (buffers, into) = self.landing(&spec, from.bytes * self.place.size as usize, ());
             // SAFETY: the buffers keep the memory.
-            let request = self.request(buffers, move |calls, comm| unsafe { calls.all_gather(from, into, comm) });
+            let request = self
+                .request(buffers.giving(given, &self.spares), move |calls, comm| unsafe { calls.all_gather(from, into, comm) });
             issuing.complete();
-            return self.landed(&op, request, issuing).await;
+            return self.landed(&spec, request, issuing).await;
         }
         let counts = self.gather_counts(from.bytes).await?;
         let lists = Lists::new(counts)?;
-        let (mut landing, at) = ((form.landing)(lists.total), lists.memory());
-        let into = Memory::to_receive(&mut *landing);
-        let buffers = Buffers::landing(landing, (given, lists));
+        let at = lists.memory();
+        let (buffers, into) = self.landing(&spec, lists.total, lists);
         // SAFETY: the buffers keep the memory and the lists.
-        let request = self.request(buffers, move |calls, comm| unsafe { calls.all_gather_parts(from, into, at, comm) });
+        let request = self.request(buffers.giving(given, &self.spares), move |calls, comm| unsafe {
+            calls.all_gather_parts(from, into, at, comm)
+        });
         issuing.complete();
-        self.landed(&op, request, issuing).await
+        self.landed(&spec, request, issuing).await
     }
 
     /// Returns the values of all ranks.
@@ -312,17 +320,18 @@ impl<H: Handle> Inner<H> {
     }
 
     /// Returns memory for a result of so many bytes, beside the memory that is only read.
-    fn landing(&self, op: &Op, bytes: usize, others: impl Send + 'static) -> (Buffers, Memory) {
-        let form = op.spec.made.expect("the transport makes the value");
-        let mut landing = (form.landing)(bytes);
+    fn landing(&self, spec: &Spec, bytes: usize, others: impl Send + 'static) -> (Buffers, Memory) {
+        let form = spec.made.expect("the transport makes the value");
+        let mut landing = self.spares.landing(&form, bytes);
         let into = Memory::to_receive(&mut *landing);
         (Buffers::landing(landing, others), into)
     }
 
-    async fn landed(&self, op: &Op, request: Request<H>, issuing: &Issuing) -> Ended {
-        let ended = request.await?;
+    async fn landed(&self, spec: &Spec, request: Request<H>, issuing: &Issuing) -> Ended {
+        let mut ended = request.await?;
         issuing.agreed().await;
-        Ok((op.spec.finish)(Some(ended.value()?)))
+        self.spares.keep(ended.given.take(), &spec.form);
+        Ok((spec.finish)(Some(ended.value()?)))
     }
 
     /// Returns the tag of MPI for a message. That of flows is the last number, and 0 for MPI.

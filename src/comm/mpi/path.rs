@@ -24,13 +24,18 @@ use std::ffi::c_int;
 use std::sync::Arc;
 
 use super::calls::{COMMS, Called, Calls, CommsAt, Failed, Handle, Memory};
-use crate::comm::wire::Landing;
+use crate::comm::given::Given;
+use crate::comm::spares::{Spares, Used};
+use crate::comm::wire::{Landing, SPARE_MIN};
 use crate::error::BoxError;
 use crate::graph::Made;
 use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, lock};
 
 /// What a request has in memory until it has completed.
 pub(super) struct Buffers {
+    /// The value that is sent, if there is one, and its count.
+    pub(super) given: Option<Given>,
+    _count: Option<Used>,
     /// The memory that is received, if there is some.
     pub(super) landing: Option<Box<dyn Landing>>,
     /// The number of bytes that are received or sent.
@@ -43,20 +48,25 @@ pub(super) struct Buffers {
 
 impl Buffers {
     pub(super) fn none() -> Self {
-        Self { landing: None, bytes: 0, others: Box::new(()), _comm: None }
+        Self { given: None, _count: None, landing: None, bytes: 0, others: Box::new(()), _comm: None }
     }
 
     pub(super) fn of(others: impl Send + 'static, bytes: usize) -> Self {
-        Self { landing: None, bytes, others: Box::new(others), _comm: None }
+        Self { others: Box::new(others), bytes, ..Self::none() }
     }
 
     pub(super) fn landing(mut landing: Box<dyn Landing>, others: impl Send + 'static) -> Self {
         let (_, bytes) = landing.memory();
-        Self { landing: Some(landing), bytes, others: Box::new(others), _comm: None }
+        Self { landing: Some(landing), ..Self::of(others, bytes) }
     }
-}
 
-impl Buffers {
+    /// Adds the value that is sent.
+    pub(super) fn giving(self, given: Given, spares: &Arc<Spares>) -> Self {
+        let bytes = given.bytes().len();
+        let count = (bytes >= SPARE_MIN).then(|| spares.count(bytes));
+        Self { given: Some(given), _count: count, ..self }
+    }
+
     /// Adds the communicator.
     pub(super) fn on(self, comm: Arc<dyn Any + Send + Sync>) -> Self {
         Self { _comm: Some(comm), ..self }
@@ -81,6 +91,9 @@ impl Buffers {
 /// Makes the calls that start a request.
 pub(super) type Start<H> = Box<dyn FnOnce(&Calls<H>, &mut Buffers) -> Called<Step<H>> + Send>;
 
+/// Makes memory for a value of so many bytes.
+pub(super) type LandingOf = Box<dyn Fn(usize) -> Box<dyn Landing> + Send>;
+
 /// How far a command is.
 pub(super) enum Step<H> {
     Request(H),
@@ -89,7 +102,7 @@ pub(super) enum Step<H> {
         from: u32,
         tag: c_int,
         comm: H,
-        landing: fn(usize) -> Box<dyn Landing>,
+        landing: LandingOf,
         /// Set when it has come.
         is_matched: Arc<AtomicBool>,
     },

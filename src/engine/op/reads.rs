@@ -11,7 +11,7 @@ use crate::engine::hash::hash;
 use crate::engine::order::{Access, Accesses, Grant, Mode, Reading, SCANNED, VarPtr, Variable, Vars};
 use crate::error::{Error, Result};
 use crate::graph::Takable;
-use crate::value::args::{ByRef, ByValue, EachOf, OneRead, Params, Place, Reads, Single};
+use crate::value::args::{ByRef, ByValue, EachOf, Key, OneRead, Param, Params, Place, Reads, Single};
 
 impl Place for Vars {
     type View<'a> = Grant<'a>;
@@ -190,7 +190,7 @@ impl<T: Send + Sync + 'static> OneRead<Vars> for &Var<T> {
 /// # Ok::<(), anabranch::Error>(()) }).unwrap();
 /// ```
 #[derive(Debug)]
-pub struct TakeVar<'v, T: Send + Sync + 'static>(&'v Var<T>);
+pub struct TakeVar<'v, T: Send + Sync + 'static>(pub(crate) &'v Var<T>);
 
 impl<'v, T: Send + Sync + 'static> Takable for &'v Var<T> {
     type Take = TakeVar<'v, T>;
@@ -206,6 +206,46 @@ impl<T: Send + Sync + 'static> OneRead<Vars> for TakeVar<'_, T> {
     #[inline(always)]
     fn bind(self, asking: &mut Asking) -> Self::Param {
         ByValue(asking.ask(self.0, Mode::TAKE))
+    }
+}
+
+/// A variable whose value a future gets as an `Arc`, whether it is read or taken. Other owners may keep a
+/// value that is taken.
+pub(crate) struct ShareVar<'v, T: Send + Sync + 'static> {
+    pub(crate) var: &'v Var<T>,
+    pub(crate) is_taken: bool,
+}
+
+impl<T: Send + Sync + 'static> Single for ShareVar<'_, T> {}
+
+impl<T: Send + Sync + 'static> OneRead<Vars> for ShareVar<'_, T> {
+    type Param = ByArc<T>;
+
+    fn bind(self, asking: &mut Asking) -> ByArc<T> {
+        let mode = if self.is_taken { Mode::TAKE } else { Mode::READ };
+        ByArc { var: asking.ask(self.var, mode), is_taken: self.is_taken }
+    }
+}
+
+pub(crate) struct ByArc<T> {
+    var: VarPtr<T>,
+    is_taken: bool,
+}
+
+impl<T: Send + Sync + 'static> Param<Vars> for ByArc<T> {
+    type Arg<'a> = Arc<T>;
+    type Owned = Arc<T>;
+
+    fn fetch(&self, grant: Grant<'_>) -> Result<Arc<T>> {
+        if self.is_taken { self.var.take_shared(grant) } else { self.var.share(grant) }
+    }
+
+    fn own(&self, grant: Grant<'_>) -> Result<Arc<T>> {
+        self.fetch(grant)
+    }
+
+    fn check<'a>(&'a self, grant: Grant<'a>) -> Result<()> {
+        self.var.get(grant).map(drop)
     }
 }
 

@@ -273,6 +273,19 @@ impl<T: Send + Sync + 'static> Key for VarPtr<T> {
     }
 }
 
+impl<T: Send + Sync + 'static> VarPtr<T> {
+    /// Takes the value out, which other owners may keep.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub(crate) fn take_shared(&self, grant: Grant<'_>) -> Result<Arc<T>> {
+        let typed = self.typed(grant);
+        // SAFETY: the operation has been granted the variable exclusively, and nothing else of it refers to a
+        // value that it takes.
+        unsafe { typed.cell.take_shared() }.ok_or_else(|| typed.variable.empty())
+    }
+}
+
 // SAFETY: a shared reference to a variable, which is Sync.
 unsafe impl<T: Send + Sync> Send for VarPtr<T> {}
 // SAFETY: a shared reference to a variable, which is Sync.

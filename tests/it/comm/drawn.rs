@@ -91,7 +91,7 @@ fn looped(g: &mut Graph, name: String, end: &Value<Counted>, times: u64) -> Valu
 fn exchanged(g: &mut Graph, name: String, end: &Value<Counted>) -> Value<Counted> {
     g.repeat(name, end, anabranch::graph::times(2), |b, x| {
         let word = b.task("word", &x, |x: &Counted| x.0[0]);
-        let most = b.all_reduce("most", &word, Max);
+        let most = b.all_reduce("most", take(&word), Max);
         let sent = b.send_to("send", &most, Peer::ring(1));
         let next = b.recv_from::<u64>("receive", Peer::ring(-1));
         b.node(&next).after(&sent);
@@ -161,7 +161,9 @@ impl Drawn {
                 at = None;
                 let word_of = self.made[last].words[0];
                 let word = g.task(format!("{name} of"), &end, |end: &Counted| end.0[0]);
-                let most = g.all_reduce(format!("{name} most"), &word, Max);
+                let most = format!("{name} most");
+                let takes = self.dice.below(2) == 0;
+                let most = if takes { g.all_reduce(most, take(&word), Max) } else { g.all_reduce(most, &word, Max) };
                 let value = g.task(name, &most, |most: &u64| Counted::new(vec![*most]));
                 self.made[last].is_read = true;
                 self.made.push(Made { value, words: vec![word_of], at, is_read: false, is_kept: false, is_taken: false });

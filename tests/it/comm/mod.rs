@@ -6,6 +6,7 @@ mod checks;
 mod collectives;
 mod drawn;
 mod drops;
+mod exchanges;
 mod failures;
 mod flows;
 mod order;
@@ -14,6 +15,7 @@ mod parcels;
 mod partitions;
 mod plus;
 mod schedules;
+mod takes;
 
 use std::future::Future;
 
