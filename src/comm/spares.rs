@@ -17,8 +17,8 @@ struct State {
     spares: VecDeque<Spare>,
     /// Their bytes.
     kept: usize,
-    /// The bytes that exchanges use, of values that they give and make, and the most that they ever used at one
-    /// time: as many are kept.
+    /// The bytes that exchanges use, of values that they give and make, and the most that they ever used at
+    /// one time: as many are kept.
     used: usize,
     most: usize,
 }
@@ -97,9 +97,9 @@ mod tests {
 
     #[test]
     fn a_value_is_received_where_one_of_its_size_was_taken() {
-        // Seen to fail without each of: the memory of the given value, the bound of twice the size, the type.
+        // Seen to fail without the type, and without each bound of the size.
         let (spares, form) = (Arc::<Spares>::default(), Form::of::<Vec<u8>>());
-        let mut first = spares.landing(&form, 100_000);
+        let mut first = spares.landing(&form, 400_000);
         let (value, place) = given(100_000);
         spares.keep(Some(value), &form);
         let words = Form::of::<Vec<u32>>();
@@ -107,9 +107,11 @@ mod tests {
         assert_ne!(at(&mut spares.landing(&form, 100_001)), place, "too small");
         spares.keep(Some(given(SPARE_MIN - 1).0), &form);
         assert_eq!(lock(&spares.0).kept, 100_000, "as small as allocators keep");
+        let (large, large_place) = given(200_000);
+        spares.keep(Some(large), &form);
         let mut again = spares.landing(&form, 90_000);
         assert_eq!((at(&mut again), again.memory().1), (place, 90_000));
-        assert_ne!(at(&mut spares.landing(&form, 90_000)), place, "it is in use");
+        assert_ne!(at(&mut spares.landing(&form, 90_000)), large_place, "much too large, and the other is in use");
         assert_ne!(at(&mut first), place);
     }
 
