@@ -61,12 +61,12 @@ fn step() -> Graph {
         Matrix::from_iter(product(h, w, HIDDEN).zip(y).map(|(is, y)| is - y))
     });
     let g2 = g.task("gradient 2", (&h, &e), |h: &Matrix, e: &Matrix| gradient(h, e, HIDDEN));
-    let sum2 = g.all_reduce("sum 2", &g2, Sum);
+    let sum2 = g.all_reduce("sum 2", take(&g2), Sum);
     let back = g.task("back", (&e, &w2, &h), |e: &Matrix, w: &Matrix, h: &Matrix| {
         Matrix::from_iter(product(e, w, 1).zip(h).map(|(back, h)| back * (1.0 - h * h)))
     });
     let g1 = g.task("gradient 1", (&x, &back), |x: &Matrix, back: &Matrix| gradient(x, back, INPUTS));
-    let sum1 = g.all_reduce("sum 1", &g1, Sum);
+    let sum1 = g.all_reduce("sum 1", take(&g1), Sum);
     let squares = g.task("squares", &e, |e: &Matrix| e.iter().map(|e| e * e / BATCH).sum::<f64>());
     let loss = g.all_reduce("loss", &squares, Sum);
     for (name, w, sum) in [("w1", &w1, &sum1), ("w2", &w2, &sum2)] {

@@ -65,8 +65,8 @@ fn build(part: Part) -> Graph {
 fn multiply(g: &mut Graph, part: Part, p: &Value<Field>) -> Value<Field> {
     let first = g.task("first row", p, move |p: &Field| part.first_row(p));
     let last = g.task("last row", p, move |p: &Field| part.last_row(p));
-    g.send_to("send up", &first, Peer::previous());
-    g.send_to("send down", &last, Peer::next());
+    g.send_to("send up", take(&first), Peer::previous());
+    g.send_to("send down", take(&last), Peer::next());
     let above = g.recv_from::<Field>("row above", Peer::previous());
     let below = g.recv_from::<Field>("row below", Peer::next());
     g.task("Ap", (p, &above, &below), move |p: &Field, above: &Option<Field>, below: &Option<Field>| {
@@ -77,6 +77,6 @@ fn multiply(g: &mut Graph, part: Part, p: &Value<Field>) -> Value<Field> {
 /// a · b, the same bits on all ranks.
 fn dot(g: &mut Graph, part: Part, name: &'static str, a: &Value<Field>, b: &Value<Field>) -> Value<f64> {
     let sums = g.task(format!("{name} by block"), (a, b), move |a: &Field, b: &Field| part.sums(a, b));
-    let all = g.all_gather(format!("{name} of all blocks"), &sums);
+    let all = g.all_gather(format!("{name} of all blocks"), take(&sums));
     g.task(name, &all, total)
 }
