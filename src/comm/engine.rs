@@ -62,8 +62,8 @@ pub(crate) trait Checks: Send + Sync {
         0
     }
 
-    /// Starts the comparison of a number with those of the other ranks, at this call, and carries bytes to all
-    /// ranks. Ranks with the same number give equally many.
+    /// Starts the comparison of a number with those of the other ranks, at this call, and carries bytes to
+    /// all ranks. Ranks with the same number give equally many.
     fn compare(&self, number: u64, carried: &[u8]) -> CheckFuture<Answer>;
 
     /// Returns the bytes of all ranks. Ranks call it when a comparison has found a difference.
