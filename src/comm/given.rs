@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::wire::{Form, Spare};
+use super::wire::{Form, SpareMemory};
 use crate::error::BoxError;
 use crate::graph::{Made, Shared};
 
@@ -38,7 +38,7 @@ impl Given {
     }
 
     /// Gives the memory of the value away, if nothing else has the value.
-    pub(crate) fn give_memory(self, form: &Form) -> Option<Spare> {
+    pub(crate) fn give_memory(self, form: &Form) -> Option<SpareMemory> {
         (form.give_memory)(self.value)
     }
 

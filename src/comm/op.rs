@@ -54,7 +54,7 @@ impl Op {
     }
 
     /// Returns the bytes that this rank gives, if a comparison can carry the operation: all ranks know that
-    /// they give equally few.
+    /// they give equally few. A barrier gives none, so any comparison carries it.
     pub(crate) fn carried(&self, place: Place, room: usize) -> Option<Cow<'_, [u8]>> {
         use Exchange::{AllGather, AllReduce, AllToAll, Barrier, Broadcast, ReduceScatter};
         let own = || Cow::Borrowed(self.given.bytes());

@@ -9,8 +9,12 @@ use crate::value::args::Single;
 ///
 /// Over MPI, the world keeps the memory of `Vec`s that are taken, and receives other ones there: new memory
 /// for a large value takes longer than its exchange. It keeps no more than its exchanges have used at one
-/// time. If something else still has a value that is taken, for example another exchange or a value of
-/// [`Flow::get`](crate::Flow::get), that keeps it, and the memory is not used again.
+/// time; if they use less for hundreds of values, it gives the rest back.
+///
+/// An exchange may take a value that something else still has, for example another exchange, or
+/// [`Flow::get`](crate::Flow::get). The value stays as it is then, and its memory is not used again. In a
+/// graph, an exchange may take a value that async nodes read, and an input that is an `Arc`; not an output,
+/// and not a value that a loop or a branch keeps.
 ///
 /// # Examples
 /// A function of yours that averages over the ranks:

@@ -5,8 +5,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::given::Given;
-use super::wire::{Form, Landing, SPARE_MIN, Spare, With};
+use super::wire::{Form, Landing, SPARE_MIN, SpareMemory, With};
 use crate::sync::{Mutex, lock};
+
+/// How many values are counted before the most bytes in use are counted anew.
+const EPOCH: u32 = 256;
 
 #[derive(Default)]
 pub(crate) struct Spares(Mutex<State>);
@@ -14,13 +17,16 @@ pub(crate) struct Spares(Mutex<State>);
 #[derive(Default)]
 struct State {
     /// The latest is last.
-    spares: VecDeque<Spare>,
+    spares: VecDeque<SpareMemory>,
     /// Their bytes.
     kept: usize,
-    /// The bytes that exchanges use, of values that they give and make, and the most that they ever used at
-    /// one time: as many are kept.
+    /// The bytes that exchanges use, of values that they give and make.
     used: usize,
-    most: usize,
+    /// The most that they have used at one time in this epoch, and in the last one. At most so many bytes are
+    /// kept.
+    most: [usize; 2],
+    /// The number of values of this epoch.
+    counted: u32,
 }
 
 impl Spares {
@@ -30,12 +36,7 @@ impl Spares {
         let mut state = lock(&self.0);
         state.kept += spare.bytes;
         state.spares.push_back(spare);
-        let mut over = Vec::new();
-        while state.kept > state.most {
-            let oldest = state.spares.pop_front().expect("there are as many bytes");
-            state.kept -= oldest.bytes;
-            over.push(oldest);
-        }
+        let over = state.shrink();
         // Memory is given back outside of the lock.
         drop(state);
         drop(over);
@@ -49,9 +50,11 @@ impl Spares {
         }
         let used = self.count(bytes);
         let mut state = lock(&self.0);
-        let fits =
-            |spare: &Spare| (bytes..=bytes.saturating_mul(2)).contains(&spare.bytes) && (*spare.memory).type_id() == form.id;
-        let fitting = state.spares.iter().enumerate().filter(|(_, spare)| fits(spare));
+        let fits = |spare: &SpareMemory| {
+            (bytes..=bytes.saturating_mul(2)).contains(&spare.bytes) && (*spare.memory).type_id() == form.id
+        };
+        // Of the smallest, the latest, which is still in the caches.
+        let fitting = state.spares.iter().enumerate().rev().filter(|(_, spare)| fits(spare));
         let smallest = fitting.min_by_key(|(_, spare)| spare.bytes).map(|(at, _)| at);
         let found = smallest.and_then(|at| state.spares.remove(at));
         state.kept -= found.as_ref().map_or(0, |spare| spare.bytes);
@@ -60,22 +63,43 @@ impl Spares {
     }
 
     /// Counts the bytes of a value that an exchange uses, until the return value is dropped.
-    pub(crate) fn count(self: &Arc<Self>, bytes: usize) -> Used {
+    pub(crate) fn count(self: &Arc<Self>, bytes: usize) -> InUse {
         let mut state = lock(&self.0);
         state.used += bytes;
-        state.most = state.most.max(state.used);
+        state.most[0] = state.most[0].max(state.used);
+        state.counted += 1;
+        let mut over = Vec::new();
+        if state.counted == EPOCH {
+            (state.most, state.counted) = ([state.used, state.most[0]], 0);
+            over = state.shrink();
+        }
         drop(state);
-        Used { spares: self.clone(), bytes }
+        drop(over);
+        InUse { spares: self.clone(), bytes }
+    }
+}
+
+impl State {
+    /// Removes the oldest memory that is too much.
+    fn shrink(&mut self) -> Vec<SpareMemory> {
+        let most = self.most[0].max(self.most[1]);
+        let mut over = Vec::new();
+        while self.kept > most {
+            let oldest = self.spares.pop_front().expect("there are as many bytes");
+            self.kept -= oldest.bytes;
+            over.push(oldest);
+        }
+        over
     }
 }
 
 /// Bytes that an exchange uses.
-pub(crate) struct Used {
+pub(crate) struct InUse {
     spares: Arc<Spares>,
     bytes: usize,
 }
 
-impl Drop for Used {
+impl Drop for InUse {
     fn drop(&mut self) {
         lock(&self.spares.0).used -= self.bytes;
     }
@@ -109,6 +133,10 @@ mod tests {
         assert_eq!(lock(&spares.0).kept, 100_000, "as small as allocators keep");
         let (large, large_place) = given(200_000);
         spares.keep(Some(large), &form);
+        let (later, later_place) = given(100_000);
+        spares.keep(Some(later), &form);
+        let mut latest = spares.landing(&form, 100_000);
+        assert_eq!(at(&mut latest), later_place, "the latest of the same size");
         let mut again = spares.landing(&form, 90_000);
         assert_eq!((at(&mut again), again.memory().1), (place, 90_000));
         assert_ne!(at(&mut spares.landing(&form, 90_000)), large_place, "much too large, and the other is in use");
@@ -148,5 +176,8 @@ mod tests {
         assert_eq!(kept(), 190_000, "the oldest has gone");
         let places = [spares.landing(&form, 70_000), spares.landing(&form, 110_000)].map(|mut landing| at(&mut landing));
         assert_eq!(places, [second, third]);
+        keep(100_000);
+        (0..2 * EPOCH).for_each(|_| drop(spares.count(70_000)));
+        assert_eq!(kept(), 0, "exchanges have used less for a long time");
     }
 }

@@ -7,6 +7,7 @@
 //!
 //! ```text
 //!  its turn ─▶ comparison begins ─▶ the next one has its turn
+//!               carried: equal ─▶ ended
 //!               new:    equal ─▶ started ─▶ ended            known: started ─▶ ended, and equal
 //!                       different ─▶ reports ─▶ the same error on all ranks
 //! ```

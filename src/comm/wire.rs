@@ -66,13 +66,17 @@ pub trait Wire: Data + Sized {
     /// Returns memory for a value of so many bytes, which may be uninitialised. `spare` is that of another
     /// value of this type, of which it may make use.
     #[doc(hidden)]
-    fn landing(bytes: usize, _spare: Option<Spare>) -> Box<dyn Landing> {
+    fn landing(bytes: usize, _spare: Option<SpareMemory>) -> Box<dyn Landing> {
         Encoded::landing(bytes, decoded::<Self>)
     }
 
+    /// Whether the bytes are all that a value is, so a rank that gives it may keep it instead of a copy.
+    #[doc(hidden)]
+    const IS_ITS_BYTES: bool = false;
+
     /// Gives its memory away, if landings of this type can make use of it.
     #[doc(hidden)]
-    fn give_memory(&mut self) -> Option<Spare> {
+    fn give_memory(&mut self) -> Option<SpareMemory> {
         None
     }
 }
@@ -84,7 +88,7 @@ pub(crate) const SPARE_MIN: usize = 1 << 16;
 #[doc(hidden)]
 #[cfg_attr(not(feature = "mpi"), expect(dead_code, reason = "a local world needs no memory"))]
 #[derive(Debug)]
-pub struct Spare {
+pub struct SpareMemory {
     /// A value of the type whose landings can use it.
     pub(super) memory: Box<dyn Any + Send>,
     pub(super) bytes: usize,
@@ -166,16 +170,19 @@ impl<K: Send> Landing for With<K> {
 }
 
 impl<T: Pod + Send + Sync> Wire for Vec<T> {
+    const IS_ITS_BYTES: bool = true;
+
     fn to_wire(&self) -> Result<Cow<'_, [u8]>, BoxError> {
         Ok(bytemuck::cast_slice(self).into())
     }
 
     fn from_wire(bytes: &[u8]) -> Result<Self, BoxError> {
-        check_whole::<T>(bytes.len())?;
-        Ok(bytemuck::pod_collect_to_vec(bytes))
+        let count = check_whole::<T>(bytes.len())?;
+        // It divides by the size of an element.
+        Ok(if count == 0 { Self::new() } else { bytemuck::pod_collect_to_vec(bytes) })
     }
 
-    fn landing(bytes: usize, spare: Option<Spare>) -> Box<dyn Landing> {
+    fn landing(bytes: usize, spare: Option<SpareMemory>) -> Box<dyn Landing> {
         let Ok(count) = check_whole::<T>(bytes) else { return Encoded::landing(bytes, decoded::<Self>) };
         let spare = spare.and_then(|spare| spare.memory.downcast::<Self>().ok());
         let mut memory = spare.map_or_else(Self::new, |spare| *spare);
@@ -184,9 +191,9 @@ impl<T: Pod + Send + Sync> Wire for Vec<T> {
         Box::new(Elements { memory, count })
     }
 
-    fn give_memory(&mut self) -> Option<Spare> {
+    fn give_memory(&mut self) -> Option<SpareMemory> {
         let bytes = self.capacity() * size_of::<T>();
-        (bytes >= SPARE_MIN).then(|| Spare { memory: Box::new(std::mem::take(self)), bytes })
+        (bytes >= SPARE_MIN).then(|| SpareMemory { memory: Box::new(std::mem::take(self)), bytes })
     }
 }
 
@@ -277,10 +284,10 @@ pub(crate) struct Form {
     pub(crate) bytes: Option<usize>,
     pub(crate) encode: fn(&Shared) -> Result<Cow<'_, [u8]>, BoxError>,
     pub(crate) decode: fn(&[u8]) -> Result<Made, BoxError>,
-    pub(crate) landing: fn(usize, Option<Spare>) -> Box<dyn Landing>,
+    pub(crate) landing: fn(usize, Option<SpareMemory>) -> Box<dyn Landing>,
     /// Gives the memory of a value away that has no other owner, if landings can make use of it.
-    pub(crate) give_memory: fn(Shared) -> Option<Spare>,
-    /// Returns a value that has no other owner, else the value back.
+    pub(crate) give_memory: fn(Shared) -> Option<SpareMemory>,
+    /// Returns a value that is its bytes and has no other owner, else the value back.
     pub(crate) into_made: fn(Shared) -> Result<Made, Shared>,
 }
 
@@ -293,7 +300,7 @@ impl Form {
             encode: |value| value.downcast_ref::<T>().expect("the form is that of the value's type").to_wire(),
             decode: decoded::<T>,
             landing: T::landing,
-            into_made: into_made::<T>,
+            into_made: |value| if T::IS_ITS_BYTES { into_made::<T>(value) } else { Err(value) },
             give_memory: |mut value| Arc::get_mut(&mut value)?.downcast_mut::<T>()?.give_memory(),
         }
     }
@@ -316,7 +323,7 @@ impl Form {
     }
 }
 
-pub(super) fn into_made<T: Data>(value: Shared) -> Result<Made, Shared> {
+fn into_made<T: Data>(value: Shared) -> Result<Made, Shared> {
     let value: Arc<T> = value.downcast().expect("the form is that of the value's type");
     match Arc::try_unwrap(value) {
         Ok(value) => Ok(Box::new(value)),

@@ -121,11 +121,12 @@ impl<T> Takable for &Value<T> {
 /// Only one node can take a value. The node runs after all nodes that read the value, by order-only edges
 /// that the plan adds. So it needs no copy, and the memory can be used again. If one of the readers fails,
 /// the taker is skipped. Outputs, and values that async nodes read, are shared and cannot be taken: `compile`
-/// returns an error.
+/// returns an error. An exchange between ranks may take what async nodes read
+/// ([`Operand`](crate::comm::Operand)).
 ///
 /// The value of a variable cannot be taken while a value from [`Var::read`](crate::Var::read) or
 /// [`Flow::get`](crate::Flow::get) is kept. Then the operation does not begin and leaves its variables
-/// unchanged, and its handle has the error. If other code may read the variable at any time, read it in the
+/// unchanged, and its handle has the error. An exchange takes it all the same. If other code may read the variable at any time, read it in the
 /// operation and return a new value.
 ///
 /// # Examples

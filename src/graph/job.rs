@@ -53,7 +53,7 @@ pub(crate) trait Job: Send + Sync + 'static {
 pub(crate) struct NewJob<'g> {
     graph: &'g mut Graph,
     node: NodeId,
-    reads: Vec<Lent>,
+    reads: Vec<JobRead>,
     context: Option<Slot<SharedContext>>,
     first: u32,
     outs: Vec<(u32, &'static Transfer)>,
@@ -72,13 +72,13 @@ impl NewJob<'_> {
     /// Adds a read of a value, of this graph or of one around it.
     pub(crate) fn read<T: Data>(&mut self, value: &Value<T>) {
         let slot = self.graph.read_value(value, self.node, Use::Await);
-        self.reads.push(Lent { offset: slot.offset(), lend: Type::of::<T>().transfer.share });
+        self.reads.push(JobRead { offset: slot.offset(), get: Type::of::<T>().transfer.share });
     }
 
     /// Adds a read of a value that the job takes: it gets the `Arc` that the run has.
     pub(crate) fn take<T: Data>(&mut self, value: &Value<T>) {
         let slot = self.graph.read_value(value, self.node, Use::Take);
-        self.reads.push(Lent { offset: slot.offset(), lend: Type::of::<T>().transfer.take_as_shared });
+        self.reads.push(JobRead { offset: slot.offset(), get: Type::of::<T>().transfer.take_as_shared });
     }
 
     /// Makes the job a node of communication, which reads the context of the run.
@@ -108,7 +108,7 @@ impl NewJob<'_> {
     pub(crate) fn read_number(&mut self, value: u32, is_here: bool) {
         let offset = self.graph.read_own(value, self.node, Use::Await);
         if is_here {
-            self.reads.push(Lent { offset, lend: self.graph.values[value as usize].of.transfer.share });
+            self.reads.push(JobRead { offset, get: self.graph.values[value as usize].of.transfer.share });
         }
     }
 
@@ -196,14 +196,14 @@ impl Job for Never {
 }
 
 /// A value that a job reads, and how it gets that: by `share` or `take_as_shared` of its type.
-struct Lent {
+struct JobRead {
     offset: u32,
-    lend: fn(Cells<'_>, u32) -> Shared,
+    get: fn(Cells<'_>, u32) -> Shared,
 }
 
 struct JobBody {
     job: Box<dyn Job>,
-    reads: Vec<Lent>,
+    reads: Vec<JobRead>,
     context: Option<Slot<SharedContext>>,
     outs: Vec<(u32, &'static Transfer)>,
     future: Slot<JobFuture>,
@@ -222,7 +222,7 @@ impl Body for JobBody {
 
     fn poll(&self, cells: Cells<'_>, cx: &mut Context<'_>) -> Poll<Outcome> {
         let start = || {
-            let given = self.reads.iter().map(|read| (read.lend)(cells, read.offset)).collect();
+            let given = self.reads.iter().map(|read| (read.get)(cells, read.offset)).collect();
             self.job.start(given, self.context.map(|context| cells.get(context).clone()))
         };
         cells.poll(self.future, start, cx).map_ok(|made| {

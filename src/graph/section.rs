@@ -254,7 +254,8 @@ impl Cut<'_> {
         for (value, reader) in of_nodes.chain(of_inputs) {
             let Some(reader) = self.new[reader.index()] else { continue };
             let value = self.value(value);
-            if self.section.works[reader.index()].is_async {
+            let takes = self.section.values[value as usize].taker == Some(reader);
+            if self.section.works[reader.index()].is_async && !takes {
                 self.section.share(value, Sharer::Async(reader));
             }
             if let Maker::Input(input) = self.section.values[value as usize].maker {

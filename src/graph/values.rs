@@ -17,7 +17,7 @@ pub(crate) struct ValueInfo {
     pub(super) last_reader: Option<NodeId>,
     pub(crate) taker: Option<NodeId>,
     /// The number of the last output that has this value.
-    pub(super) output: Option<u32>,
+    pub(crate) output: Option<u32>,
     /// The reason why the value is an `Arc`, if it is one.
     pub(crate) sharer: Option<Sharer>,
     /// In a pipeline, the reason why no node may take it: it is a result, is fed back, or is a feedback.

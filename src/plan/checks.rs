@@ -91,7 +91,7 @@ impl Graph {
 
     /// Checks that no node takes a shared value.
     fn check_taken(&self) -> Result<()> {
-        for value in &self.values {
+        for (value, number) in self.values.iter().zip(0..) {
             if let (Some(taker), Some(kept)) = (value.taker, value.kept) {
                 let (value, taker, why) = (self.maker_name(value.maker), self.full_name(taker), kept.why().into());
                 return Err(Kind::TakenState { value, taker, why }.into());
@@ -101,8 +101,8 @@ impl Graph {
                 let why = format!("{sharer} shares it as an Arc");
                 return Err(Kind::SharedResult { value, why }.into());
             }
-            if let (Some(taker), Some(sharer)) = (value.taker, value.sharer)
-                && !self.may_take(taker, sharer)
+            if let Some(taker) = value.taker
+                && let Some(sharer) = self.sharer_before(taker, number)
             {
                 let (value, taker) = (self.maker_name(value.maker), self.full_name(taker));
                 return Err(Kind::TakenShared { value, taker, sharer: self.sharer_name(sharer) }.into());
@@ -111,11 +111,15 @@ impl Graph {
         Ok(())
     }
 
-    /// Returns whether a node may take a value that is an `Arc`. An exchange may, if other async nodes read
-    /// it before: it uses the memory only of a value that nothing else keeps.
-    fn may_take(&self, taker: NodeId, sharer: Sharer) -> bool {
-        let is_exchange = self.shape().nodes()[taker.index()].communication.is_some();
-        is_exchange && matches!(sharer, Sharer::Async(_) | Sharer::Beside(_))
+    /// Returns why a node may not take a value that is an `Arc`. An exchange may, if async nodes read it before:
+    /// it uses the memory only of a value that nothing else keeps. Outputs, loops and branches need the value
+    /// itself.
+    fn sharer_before(&self, taker: NodeId, number: u32) -> Option<Sharer> {
+        let value = &self.values[number as usize];
+        value.sharer.filter(|_| self.shape().nodes()[taker.index()].communication.is_none()).or_else(|| {
+            let keeper = self.kept.iter().find(|(_, kept)| *kept == number).map(|(keeper, _)| Sharer::Control(*keeper));
+            value.output.map(Sharer::Output).or(keeper)
+        })
     }
 
     /// Explains a cycle that exists only because one node takes a value that another reads.

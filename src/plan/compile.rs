@@ -189,7 +189,9 @@ impl Graph {
         let schedule = Schedule::with_inner(shape.clone(), shapes, policy, None)?;
         let inputs = self.inputs.iter().map(|port| {
             let value = &self.values[port.value as usize];
-            PlanInput { port: port.clone(), is_shared: value.sharer.is_some(), taker: value.taker }
+            // An exchange takes an `Arc`, too.
+            let taker = value.taker.filter(|taker| shape.nodes()[taker.index()].communication.is_none());
+            PlanInput { port: port.clone(), is_shared: value.sharer.is_some(), taker }
         });
         let details = std::iter::once(self).chain(nested.iter().map(|each| each.graph)).flat_map(|graph| graph.details.clone());
         let (layout, inputs, outputs, details) = (self.layout, inputs.collect(), self.outputs.clone(), details.collect());

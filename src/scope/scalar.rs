@@ -76,7 +76,7 @@ pub trait Operator<A>: Send + Sync + 'static {
     fn combine(&self, before: A, behind: A) -> A;
 }
 
-/// Adds.
+/// Adds. Integers wrap around, as over MPI and NCCL.
 ///
 /// ```
 /// use anabranch::scope::{Sum, Operator};
@@ -85,7 +85,7 @@ pub trait Operator<A>: Send + Sync + 'static {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sum;
-/// Multiplies.
+/// Multiplies. Integers wrap around, as over MPI and NCCL.
 ///
 /// ```
 /// use anabranch::scope::{Product, Operator};
@@ -114,9 +114,9 @@ pub struct Min;
 pub struct Max;
 
 macro_rules! operators {
-    ($($number:ty, $zero:literal, $one:literal, $lowest:expr, $highest:expr);* $(;)?) => { $(
-        operators!(Sum, $number, "+", $zero, |before, behind| before + behind);
-        operators!(Product, $number, "*", $one, |before, behind| before * behind);
+    ($add:expr, $multiply:expr; $($number:ty, $zero:literal, $one:literal, $lowest:expr, $highest:expr);* $(;)?) => { $(
+        operators!(Sum, $number, "+", $zero, $add);
+        operators!(Product, $number, "*", $one, $multiply);
         operators!(Min, $number, "min", $highest, |before, behind| before.min(behind));
         operators!(Max, $number, "max", $lowest, |before, behind| before.max(behind));
     )* };
@@ -139,8 +139,13 @@ macro_rules! operators {
 }
 
 operators! {
+    |before, behind| before + behind, |before, behind| before * behind;
     f64, 0.0, 1.0, f64::NEG_INFINITY, f64::INFINITY;
     f32, 0.0, 1.0, f32::NEG_INFINITY, f32::INFINITY;
+}
+
+operators! {
+    |before, behind| before.wrapping_add(behind), |before, behind| before.wrapping_mul(behind);
     u8, 0, 1, u8::MIN, u8::MAX;
     i8, 0, 1, i8::MIN, i8::MAX;
     u16, 0, 1, u16::MIN, u16::MAX;

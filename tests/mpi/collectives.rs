@@ -95,10 +95,13 @@ fn elements_that_cannot_be_divided_fail_the_operation_on_all_ranks_and_the_world
                 let ended = exec.flow(async |f: &Flow| Ok(f.get(&push(f, &world, &f.value("x", vec![1; length]))).await?.len()));
                 block_on(ended)
             };
-            let error = run(3).unwrap_err();
-            let text = format!("{error:#}");
-            assert!(!error.is_world_broken() && text.contains("3 elements cannot be divided among 2 ranks"), "{text}");
-            assert!(run(4).unwrap() >= 2);
+            for length in [3, 301] {
+                let error = run(length).unwrap_err();
+                let text = format!("{error:#}");
+                let said = format!("{length} elements cannot be divided among 2 ranks");
+                assert!(!error.is_world_broken() && text.contains(&said), "{text}");
+                assert!(run(length + 1).unwrap() >= 2);
+            }
         }
         assert!(world.error().is_none());
     });

@@ -6,7 +6,7 @@ use anabranch::{Executor, Flow, Result};
 use futures::executor::block_on;
 use futures::future::poll_immediate;
 
-use crate::launch::{each_rank, each_rank_alone};
+use crate::launch::{self, each_rank, each_rank_alone};
 use crate::plus::Plus;
 
 /// Runs a flow.
@@ -57,37 +57,91 @@ fn another_operator_of_the_same_name_is_an_error() {
 #[test]
 fn lengths_that_differ_fail_the_operation_on_all_ranks_and_the_world_goes_on() {
     each_rank(2, "order::lengths_that_differ_fail_the_operation_on_all_ranks_and_the_world_goes_on", |world| {
-        for round in 0..20 {
-            let ended = flow(async |f: &Flow| Ok(f.get(&sum(f, &world, "sum", 3 + world.rank() as usize)).await?.len()));
+        // Up to seven elements go with the comparison.
+        for (round, length) in (0..20).flat_map(|round| [3, 7, 30].map(|length| (round, length))) {
+            let own = length + world.rank() as usize;
+            let ended = flow(async |f: &Flow| Ok(f.get(&sum(f, &world, "sum", own)).await?.len()));
             let error = ended.unwrap_err();
             assert!(!error.is_world_broken(), "{error:#}");
             let text = format!("{error:#}");
-            assert!(text.contains("rank 0 gives 3 elements, and rank 1 gives 4: let all ranks give equally many"), "{text}");
+            let other = length + 1;
+            let said = format!("rank 0 gives {length} elements, and rank 1 gives {other}: let all ranks give equally many");
+            assert!(text.contains(&said), "{text}");
             let ended = flow(async |f: &Flow| Ok(f.get(&sum(f, &world, "sum", 5 + round % 3)).await?[0]));
             assert_eq!(ended.unwrap(), 2.0);
         }
     });
 }
 
-#[test]
-fn a_way_that_one_rank_takes_is_an_error_though_all_ranks_know_both() {
+/// Lets rank 1 take another way than rank 0, with lists of so many numbers.
+fn take_ways(test: &str, length: usize) {
     // Both pairs, of a largest with a largest and of a largest with a sum, were equal on all ranks before.
     // Seen to give values of different operations when known pairs were not compared.
-    each_rank_alone(2, "order::a_way_that_one_rank_takes_is_an_error_though_all_ranks_know_both", |world| {
+    each_rank_alone(2, test, |world| {
         let ended = flow(async |f: &Flow| {
-            let x = f.value("x", f64::from(world.rank()));
+            let x = f.value("x", vec![f64::from(world.rank()); length]);
             for round in 0..40 {
                 let differs = round == 38 && world.rank() == 1;
                 let is_sum = (round % 3 == 0) != differs;
                 let y = if is_sum { f.all_reduce(&world, "sum", &x, Sum) } else { f.all_reduce(&world, "largest", &x, Max) };
-                let y = *f.get(&y).await?;
+                let y = f.get(&y).await?[0];
                 assert!(round < 38, "{y} of different operations");
             }
             Ok(())
         });
         let text = format!("{:#}", ended.unwrap_err());
-        let said = "the ranks disagree about collective 38, counted from 0: on rank 0 it is 'largest', all-reduce (max) of f64, 8 bytes, on rank 1 'sum', all-reduce (+) of f64, 8 bytes";
-        assert!(text.contains(said), "{text}");
+        let (of, bytes) = ("alloc::vec::Vec<f64>", 8 * length);
+        let said = format!(
+            "the ranks disagree about collective 38, counted from 0: on rank 0 it is 'largest', all-reduce (max) of {of}, {bytes} bytes, on rank 1 'sum', all-reduce (+) of {of}, {bytes} bytes"
+        );
+        assert!(text.contains(&said), "{text}");
+    });
+}
+
+#[test]
+fn a_way_that_one_rank_takes_is_an_error_though_all_ranks_know_both() {
+    // They are started beside their comparison.
+    take_ways("order::a_way_that_one_rank_takes_is_an_error_though_all_ranks_know_both", 100);
+}
+
+#[test]
+fn a_way_that_one_rank_takes_is_an_error_for_small_values() {
+    take_ways("order::a_way_that_one_rank_takes_is_an_error_for_small_values", 1);
+}
+
+#[test]
+fn a_small_collective_that_meets_a_large_one_is_an_error_on_all_ranks() {
+    let test = "order::a_small_collective_that_meets_a_large_one_is_an_error_on_all_ranks";
+    each_rank_alone(2, test, |world| {
+        // All ranks know both lengths.
+        let run = |length| flow(async |f: &Flow| Ok(f.get(&sum(f, &world, "sum", length)).await?[0]));
+        [7, 8, 7, 8].into_iter().for_each(|length| assert_eq!(run(length).unwrap(), 2.0));
+        let error = run(if world.rank() == 0 { 7 } else { 8 }).unwrap_err();
+        let text = format!("{error:#}");
+        // Rank 1 may have started the large one.
+        let is_named = text.contains("rank 0 gives 7 elements") || text.contains("collective 4, counted from 0");
+        assert!(is_named, "{text}");
+    });
+}
+
+#[test]
+fn a_small_collective_that_is_dropped_after_its_start_leaves_the_world_whole() {
+    // Seen to break the world when only the comparison was let go.
+    let test = "order::a_small_collective_that_is_dropped_after_its_start_leaves_the_world_whole";
+    each_rank(2, test, |world| {
+        if world.rank() == 1 {
+            let exec = Executor::inline();
+            {
+                let mut flow = Box::pin(exec.flow(async |f: &Flow| Ok(f.get(&sum(f, &world, "sum", 3)).await?[0])));
+                assert!(block_on(poll_immediate(&mut flow)).is_none());
+            }
+            launch::note("dropped");
+        } else {
+            launch::wait_for_note("dropped");
+            assert_eq!(flow(async |f: &Flow| Ok(f.get(&sum(f, &world, "sum", 3)).await?[0])).unwrap(), 2.0);
+        }
+        assert_eq!(flow(async |f: &Flow| Ok(f.get(&sum(f, &world, "next", 30)).await?[0])).unwrap(), 2.0);
+        assert!(world.error().is_none());
     });
 }
 
@@ -114,18 +168,21 @@ fn a_plan_beside_an_operation_of_a_flow_is_an_error() {
 fn a_message_behind_a_collective_does_not_wait_for_all_ranks() {
     // Seen to hang when the turn was kept until the ranks had agreed.
     each_rank(2, "order::a_message_behind_a_collective_does_not_wait_for_all_ranks", |world| {
-        let ended = flow(async |f: &Flow| {
-            if world.rank() == 0 {
-                let sum = sum(f, &world, "sum", 4);
-                let sent = f.send_to(&world, "send", &f.value("y", 7_u32), 1);
-                f.get(&sent).await?;
-                return Ok(f.get(&sum).await?[0]);
-            }
-            let received = f.recv_from::<u32>(&world, "receive", 0);
-            assert_eq!(*f.get(&received).await?, 7);
-            Ok(f.get(&sum(f, &world, "sum", 4)).await?[0])
-        });
-        assert_eq!(ended.unwrap(), 2.0);
+        let run = |length| {
+            flow(async |f: &Flow| {
+                if world.rank() == 0 {
+                    let sum = sum(f, &world, "sum", length);
+                    let sent = f.send_to(&world, "send", &f.value("y", 7_u32), 1);
+                    f.get(&sent).await?;
+                    return Ok(f.get(&sum).await?[0]);
+                }
+                let received = f.recv_from::<u32>(&world, "receive", 0);
+                assert_eq!(*f.get(&received).await?, 7);
+                Ok(f.get(&sum(f, &world, "sum", length)).await?[0])
+            })
+        };
+        // The second time, the ranks know it.
+        [4, 4, 40, 40].into_iter().for_each(|length| assert_eq!(run(length).unwrap(), 2.0));
     });
 }
 

@@ -23,8 +23,8 @@ pub(super) struct Channel<H: Handle> {
     pub(super) size: u32,
 }
 
-/// The most ranks whose comparisons carry bytes: a gather of few bytes takes about as long as a reduction
-/// then. It takes longer, the more ranks there are.
+/// The most ranks whose comparisons carry bytes. Among few ranks, a gather of few bytes takes no longer than
+/// a reduction; it takes longer with more ranks.
 const CARRYING_MAX: u32 = 16;
 
 /// What a rank gives to a comparison that carries bytes: a number, and the bytes.

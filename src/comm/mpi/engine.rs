@@ -1,4 +1,5 @@
-//! Ranks as processes of MPI: each operation is one or two of MPI's own non-blocking operations.
+//! Ranks as processes of MPI: each operation is one or two of MPI's own non-blocking operations, unless its
+//! comparison carries it (`steps`).
 //!
 //! Where the sizes may differ from rank to rank, a first operation exchanges them: all-gathers of lists, and
 //! broadcasts. A receive learns the size from the message (`MPI_Improbe`).
@@ -139,6 +140,7 @@ impl<H: Handle> Inner<H> {
         self.progress.request(start, buffers.on(self.comm.clone()))
     }
 
+    /// Among several ranks, a barrier is its comparison. This one is for one rank.
     async fn barrier(&self, op: Op, issuing: &Issuing) -> Ended {
         // SAFETY: a barrier has no memory.
         let request = self.request(Buffers::none(), |calls, comm| unsafe { calls.barrier(comm) });

@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use super::calls::{COMMS, Called, Calls, CommsAt, Failed, Handle, Memory};
 use crate::comm::given::Given;
-use crate::comm::spares::{Spares, Used};
+use crate::comm::spares::{InUse, Spares};
 use crate::comm::wire::{Landing, SPARE_MIN};
 use crate::error::BoxError;
 use crate::graph::Made;
@@ -35,7 +35,7 @@ use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, lock};
 pub(super) struct Buffers {
     /// The value that is sent, if there is one, and its count.
     pub(super) given: Option<Given>,
-    _count: Option<Used>,
+    _count: Option<InUse>,
     /// The memory that is received, if there is some.
     pub(super) landing: Option<Box<dyn Landing>>,
     /// The number of bytes that are received or sent.

@@ -60,6 +60,8 @@ pub(crate) async fn in_a_graph(world: &World, length: usize, takes: bool) -> Res
         }),
     ];
     let numbers = give!(takes, &number, |x| g.all_gather("numbers", x));
+    let barrier = g.barrier("barrier", &numbers);
+    g.output("barrier", &barrier);
     let first = give!(takes, &other, |x| g.broadcast("first", x, 0));
     lists.iter().for_each(|(name, list)| g.output(*name, list));
     g.output("numbers", &numbers);
