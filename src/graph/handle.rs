@@ -126,8 +126,8 @@ impl<T> Takable for &Value<T> {
 ///
 /// The value of a variable cannot be taken while a value from [`Var::read`](crate::Var::read) or
 /// [`Flow::get`](crate::Flow::get) is kept. Then the operation does not begin and leaves its variables
-/// unchanged, and its handle has the error. An exchange takes it all the same. If other code may read the variable at any time, read it in the
-/// operation and return a new value.
+/// unchanged, and its handle has the error. An exchange takes it all the same. If other code may read the
+/// variable at any time, read it in the operation and return a new value.
 ///
 /// # Examples
 /// One node reads the list. After it, the other node gets the list itself:

@@ -111,9 +111,9 @@ impl Graph {
         Ok(())
     }
 
-    /// Returns why a node may not take a value that is an `Arc`. An exchange may, if async nodes read it before:
-    /// it uses the memory only of a value that nothing else keeps. Outputs, loops and branches need the value
-    /// itself.
+    /// Returns why a node may not take a value that is an `Arc`. An exchange may, if async nodes read it
+    /// before: it uses the memory only of a value that nothing else keeps. Outputs, loops and branches need
+    /// the value itself.
     fn sharer_before(&self, taker: NodeId, number: u32) -> Option<Sharer> {
         let value = &self.values[number as usize];
         value.sharer.filter(|_| self.shape().nodes()[taker.index()].communication.is_none()).or_else(|| {
