@@ -126,7 +126,7 @@ fn a_small_collective_that_meets_a_large_one_is_an_error_on_all_ranks() {
 
 #[test]
 fn a_small_collective_that_is_dropped_after_its_start_leaves_the_world_whole() {
-    // Seen to break the world when only the comparison was let go.
+    // Seen to fail when the comparison had begun, and the operation did not count as started.
     let test = "order::a_small_collective_that_is_dropped_after_its_start_leaves_the_world_whole";
     each_rank(2, test, |world| {
         if world.rank() == 1 {
