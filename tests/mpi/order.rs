@@ -76,7 +76,7 @@ fn lengths_that_differ_fail_the_operation_on_all_ranks_and_the_world_goes_on() {
 /// Lets rank 1 take another way than rank 0, with lists of so many numbers.
 fn take_ways(test: &str, length: usize) {
     // Both pairs, of a largest with a largest and of a largest with a sum, were equal on all ranks before.
-    // Seen to give values of different operations when known pairs were not compared.
+    // With numbers, seen to give values of different operations when known pairs were not compared.
     each_rank_alone(2, test, |world| {
         let ended = flow(async |f: &Flow| {
             let x = f.value("x", vec![f64::from(world.rank()); length]);

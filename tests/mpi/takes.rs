@@ -61,7 +61,6 @@ fn one_rank_exchanges_with_itself() {
 
 #[test]
 fn operations_of_flows_take_what_something_else_keeps() {
-    // Seen to fail when the memory of any value that is taken was used again.
     each_rank(3, "takes::operations_of_flows_take_what_something_else_keeps", |world| {
         [1, 9, 20_000, LARGE].into_iter().for_each(|length| block_on(in_a_flow(&world, length)).unwrap());
     });

@@ -13,7 +13,6 @@ use super::{all, each_rank, run_ranks};
 
 #[test]
 fn exchanges_give_the_same_whether_they_read_or_take() {
-    // Seen to fail when a job that takes got the value of another cell.
     for (ranks, length, takes) in [(1, 3, true), (2, 0, true), (3, 5, true), (3, 5, false), (4, 20_000, true)] {
         all(each_rank(ranks, async |world| in_a_graph(&world, length, takes).await));
     }
