@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::calls::{Calls, Handle, Memory};
+use super::calls::{Called, Calls, Handle, Memory};
 use super::comm::Comm;
 use super::engine::Lists;
 use super::path::{Buffers, Step};
@@ -50,10 +50,9 @@ impl<H: Handle> Checks for Channel<H> {
             let lists = Lists::new(counts)?;
             let (mut gathered, at) = (vec![0; lists.total], lists.memory());
             let (from, into) = (Memory::to_read(&bytes), Memory::of(&mut gathered));
-            // SAFETY: the buffers keep the memory and the lists.
+            // SAFETY: the request keeps the memory and the lists.
             let start = move |calls: &Calls<H>| unsafe { calls.all_gather_parts(from, into, at, comm) };
-            let buffers = Buffers::of((bytes, lists, gathered), 0).on(kept.clone());
-            let request = progress.request(Box::new(move |calls, _| Ok(Step::Request(start(calls)?))), buffers);
+            let request = request(&progress, &kept, (bytes, lists, gathered), start);
             let (_, lists, gathered) = request.await?.others::<(Vec<u8>, Lists, Vec<u8>)>();
             let mut rest = &gathered[..];
             let mut split = |count: usize| rest.split_off(..count).unwrap_or_default().to_vec();
@@ -71,10 +70,9 @@ impl<H: Handle> Channel<H> {
         let (from, into, comm) = (Memory::to_read(&own), Memory::of(&mut frames), self.comm.comparisons());
         // All ranks begin the comparisons in the same order, and so number them in the same way.
         let wait = self.waits.collective();
-        // SAFETY: the buffers keep both.
+        // SAFETY: the request keeps both.
         let start = move |calls: &Calls<H>| unsafe { calls.all_gather(from, into, comm) };
-        let buffers = Buffers::of((own, frames), 0).on(self.comm.clone());
-        let request = self.progress.request(Box::new(move |calls, _| Ok(Step::Request(start(calls)?))), buffers);
+        let request = request(&self.progress, &self.comm, (own, frames), start);
         Box::pin(async move {
             let (own, frames) = request.await?.others::<(Vec<u8>, Vec<u8>)>();
             drop(wait);
@@ -94,16 +92,26 @@ impl<H: Handle> Channel<H> {
         let into = Memory::of(bytemuck::cast_slice_mut(&mut largest));
         let (comm, reduction) = (self.comm.comparisons(), (Element::U64, Operation::Max));
         let wait = self.waits.collective();
-        // SAFETY: the buffers keep both.
+        // SAFETY: the request keeps both.
         let start = move |calls: &Calls<H>| unsafe { calls.all_reduce(from, into, reduction, comm) };
-        let buffers = Buffers::of((own, largest), 0).on(self.comm.clone());
-        let request = self.progress.request(Box::new(move |calls, _| Ok(Step::Request(start(calls)?))), buffers);
+        let request = request(&self.progress, &self.comm, (own, largest), start);
         Box::pin(async move {
             let (_, largest) = request.await?.others::<(Vec<u64>, Vec<u64>)>();
             drop(wait);
             Ok(if largest[0] == !largest[1] { Answer::Same(Vec::new()) } else { Answer::Different })
         })
     }
+}
+
+/// Starts a request that keeps its memory and its communicator.
+fn request<H: Handle>(
+    progress: &Arc<Progress<H>>,
+    comm: &Arc<Comm<H>>,
+    memory: impl Send + 'static,
+    start: impl FnOnce(&Calls<H>) -> Called<H> + Send + 'static,
+) -> Request<H> {
+    let buffers = Buffers::of(memory, 0).on(comm.clone());
+    progress.request(Box::new(move |calls, _| Ok(Step::Request(start(calls)?))), buffers)
 }
 
 /// Returns the number of bytes that each rank gives.
@@ -116,10 +124,9 @@ async fn gather_counts<H: Handle>(
     let comm = kept.reports();
     let (own, mut counts) = (vec![super::calls::count(bytes)?], vec![0; size]);
     let (from, into) = (Memory::to_read(bytemuck::cast_slice(&own)), Memory::of(bytemuck::cast_slice_mut(&mut counts)));
-    // SAFETY: the buffers keep both.
+    // SAFETY: the request keeps both.
     let start = move |calls: &Calls<H>| unsafe { calls.all_gather(from, into, comm) };
-    let buffers = Buffers::of((own, counts), 0).on(kept.clone());
-    let request: Request<H> = progress.request(Box::new(move |calls, _| Ok(Step::Request(start(calls)?))), buffers);
+    let request = request(progress, kept, (own, counts), start);
     let (_, counts) = request.await?.others::<(Vec<std::ffi::c_int>, Vec<std::ffi::c_int>)>();
     Ok(counts)
 }
