@@ -1,4 +1,4 @@
-//! What a rank of the bench does. Rank 0 prints `name bytes ns`.
+//! What a rank of the bench does. Rank 0 prints `name ns`.
 
 use std::time::{Duration, Instant};
 
@@ -7,31 +7,32 @@ use anabranch::scope::Sum;
 use anabranch::{Executor, Flow, Graph, Inputs, Result, Var, take};
 use futures::executor::block_on;
 
+use crate::graph;
 use crate::grid::Part;
 use crate::table::median;
-use crate::{SIZES, graph};
 
-pub(crate) fn run() {
+/// Measures what the program's arguments say: `BYTES ROUNDS`, `overlap` or `solver`.
+pub(crate) fn run(words: &[String]) {
     let world = World::mpi().unwrap();
-    let print = |name: &str, bytes: usize, seconds: f64| {
+    let print = |name: &str, seconds: f64| {
         if world.rank() == 0 {
-            println!("{name} {bytes} {:.1}", 1e9 * seconds);
+            println!("{name} {:.1}", 1e9 * seconds);
         }
     };
-    if world.size() == 1 {
-        print("solver-1", 0, solver(&world));
-        return;
+    match words {
+        [bytes, rounds] => {
+            let (ping_pong, all_reduce) = exchanges(&world, bytes.parse().unwrap(), rounds.parse().unwrap());
+            print("ping-pong", ping_pong);
+            print("all-reduce", all_reduce);
+        }
+        [what] if what == "overlap" => {
+            let [alone, waited, both] = overlap(&world);
+            print("compute", alone);
+            print("wait", waited);
+            print("both", both);
+        }
+        _ => print(&format!("solver-{}", world.size()), solver(&world)),
     }
-    for (bytes, rounds) in SIZES {
-        let (ping_pong, all_reduce) = exchanges(&world, bytes, rounds);
-        print("ping-pong", bytes, ping_pong);
-        print("all-reduce", bytes, all_reduce);
-    }
-    let [alone, waited, both] = overlap(&world);
-    print("compute", 0, alone);
-    print("wait", 0, waited);
-    print("both", 0, both);
-    print("solver-2", 0, solver(&world));
 }
 
 /// Returns the seconds for a message, and for an all-reduce.
@@ -39,14 +40,9 @@ fn exchanges(world: &World, bytes: usize, rounds: usize) -> (f64, f64) {
     let (exec, rank) = (Executor::inline(), world.rank());
     let flow = exec.flow(async |f: &Flow| {
         let other = 1 - rank;
-        let ones = || f.value("x", vec![1.0_f64; bytes / 8]);
-        let (mut x, start) = (ones(), f.value("start", ()));
-        let mut begin = Instant::now();
-        for round in 0..rounds + rounds / 10 + 1 {
-            if round == rounds / 10 + 1 {
-                f.get(&f.barrier(world, "barrier", &start)).await?;
-                begin = Instant::now();
-            }
+        let mut x = f.value("x", vec![1.0_f64; bytes / 8]);
+        let (mut ping_pong, mut all_reduce) = (Parts::new(rounds), Parts::new(rounds));
+        while !ping_pong.are_all() {
             if rank == 0 {
                 f.get(&f.send_to(world, "ping", take(&x), other)).await?;
                 x = received(f, f.recv_from(world, "pong", other)).await?;
@@ -54,19 +50,49 @@ fn exchanges(world: &World, bytes: usize, rounds: usize) -> (f64, f64) {
                 x = received(f, f.recv_from(world, "ping", other)).await?;
                 f.get(&f.send_to(world, "pong", take(&x), other)).await?;
             }
+            ping_pong.note_round();
         }
-        let ping_pong = begin.elapsed().as_secs_f64() / (2 * rounds) as f64;
-        x = ones();
-        for round in 0..rounds + rounds / 10 + 1 {
-            if round == rounds / 10 + 1 {
-                f.get(&f.barrier(world, "barrier", &start)).await?;
-                begin = Instant::now();
-            }
+        x = f.value("x", vec![1.0; bytes / 8]);
+        while !all_reduce.are_all() {
             x = received(f, f.all_reduce(world, "sum", take(&x), Sum)).await?;
+            all_reduce.note_round();
         }
-        Ok((ping_pong, begin.elapsed().as_secs_f64() / rounds as f64))
+        Ok((ping_pong.round_s() / 2.0, all_reduce.round_s()))
     });
     block_on(flow).unwrap()
+}
+
+/// The times of many rounds, in parts. The first one is not counted.
+struct Parts {
+    rounds_of_part: usize,
+    rounds: usize,
+    begin: Instant,
+    seconds: Vec<f64>,
+}
+
+/// The parts of a figure, in `raw.c` too. A figure is their median.
+const PARTS: usize = 10;
+
+impl Parts {
+    fn new(rounds: usize) -> Self {
+        Self { rounds_of_part: (rounds / PARTS).max(1), rounds: 0, begin: Instant::now(), seconds: Vec::new() }
+    }
+
+    fn note_round(&mut self) {
+        self.rounds += 1;
+        if self.rounds == self.rounds_of_part {
+            self.seconds.push(self.begin.elapsed().as_secs_f64() / self.rounds as f64);
+            (self.rounds, self.begin) = (0, Instant::now());
+        }
+    }
+
+    fn are_all(&self) -> bool {
+        self.seconds.len() > PARTS
+    }
+
+    fn round_s(&self) -> f64 {
+        median(&self.seconds[1..])
+    }
 }
 
 /// Waits until a variable has its value.

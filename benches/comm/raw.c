@@ -1,5 +1,5 @@
 // The same exchanges in C: with MPI's blocking calls, and with the calls that do not block and a wait for each, as
-// `anabranch` makes them. Prints "name bytes ns", one exchange each, from rank 0.
+// `anabranch` makes them. Prints "name ns", one exchange each, from rank 0.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,8 +7,17 @@
 
 static int rank;
 
-static void report(const char *name, long bytes, double seconds, long exchanges) {
-    if (rank == 0) printf("%s %ld %.1f\n", name, bytes, 1e9 * seconds / exchanges);
+// The parts of a figure, in rank.rs too. A figure is their median, without the first part.
+enum { PARTS = 10 };
+
+static int compare(const void *one, const void *other) {
+    double a = *(const double *)one, b = *(const double *)other;
+    return (a > b) - (a < b);
+}
+
+static void report(const char *name, double *seconds, long exchanges) {
+    qsort(seconds, PARTS, sizeof *seconds, compare);
+    if (rank == 0) printf("%s %.1f\n", name, 1e9 * (seconds[PARTS / 2 - 1] + seconds[PARTS / 2]) / 2 / exchanges);
 }
 
 static void send(int blocks, void *out, long bytes) {
@@ -42,42 +51,42 @@ static void reduce(int blocks, void *out, void *in, long bytes) {
     MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
+static void ping_pong(int blocks, void *out, void *in, long bytes) {
+    if (rank == 0) {
+        send(blocks, out, bytes);
+        receive(blocks, in, bytes);
+    } else {
+        receive(blocks, in, bytes);
+        send(blocks, out, bytes);
+    }
+}
+
+// Arguments: BYTES ROUNDS
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    for (int at = 1; at + 1 < argc; at += 2) {
-        long bytes = atol(argv[at]), rounds = atol(argv[at + 1]);
-        void *out = malloc(bytes), *in = malloc(bytes);
-        memset(out, 1, bytes);
-        memset(in, 1, bytes);
-        for (int blocks = 0; blocks < 2; blocks++) {
-            double begin = 0;
-            for (long round = -rounds / 10 - 1; round < rounds; round++) {
-                if (round == 0) {
-                    MPI_Barrier(MPI_COMM_WORLD);
-                    begin = MPI_Wtime();
+    long bytes = atol(argv[1]), rounds = atol(argv[2]) / PARTS;
+    if (argc != 3 || rounds < 1) rounds = 1;
+    void *out = malloc(bytes), *in = malloc(bytes);
+    memset(out, 1, bytes);
+    memset(in, 1, bytes);
+    for (int blocks = 0; blocks < 2; blocks++) {
+        double seconds[2][PARTS];
+        for (int which = 0; which < 2; which++) {
+            for (int part = -1; part < PARTS; part++) {
+                double begin = MPI_Wtime();
+                for (long round = 0; round < rounds; round++) {
+                    if (which == 0) ping_pong(blocks, out, in, bytes);
+                    else reduce(blocks, out, in, bytes);
                 }
-                if (rank == 0) {
-                    send(blocks, out, bytes);
-                    receive(blocks, in, bytes);
-                } else {
-                    receive(blocks, in, bytes);
-                    send(blocks, out, bytes);
-                }
+                if (part >= 0) seconds[which][part] = MPI_Wtime() - begin;
             }
-            report(blocks ? "ping-pong-blocking" : "ping-pong", bytes, MPI_Wtime() - begin, 2 * rounds);
-            for (long round = -rounds / 10 - 1; round < rounds; round++) {
-                if (round == 0) {
-                    MPI_Barrier(MPI_COMM_WORLD);
-                    begin = MPI_Wtime();
-                }
-                reduce(blocks, out, in, bytes);
-            }
-            report(blocks ? "all-reduce-blocking" : "all-reduce", bytes, MPI_Wtime() - begin, rounds);
         }
-        free(out);
-        free(in);
+        report(blocks ? "ping-pong-blocking" : "ping-pong", seconds[0], 2 * rounds);
+        report(blocks ? "all-reduce-blocking" : "all-reduce", seconds[1], rounds);
     }
+    free(out);
+    free(in);
     MPI_Finalize();
     return 0;
 }
