@@ -1,11 +1,21 @@
 //! Futures that no task polls: the threads that wake them do. For what must go on after a drop.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
-use crate::sync::{AtomicU32, Mutex, Ordering, lock};
+use crate::sync::{AtomicU32, Mutex, Ordering, lock, thread_local};
+
+thread_local! {
+    static IS_DETACHED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Returns whether this thread polls a detached future. It has other work, so the poll may not wait.
+pub(super) fn is_detached() -> bool {
+    IS_DETACHED.get()
+}
 
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -44,7 +54,9 @@ impl Wake for Detached {
 impl Detached {
     fn poll(&self, cx: &mut Context<'_>) {
         let mut work = lock(&self.work);
+        let outer = IS_DETACHED.replace(true);
         let ended = work.as_mut().is_some_and(|work| work.as_mut().poll(cx) == Poll::Ready(()));
+        IS_DETACHED.set(outer);
         let ended = if ended { work.take() } else { None };
         drop(work);
         drop(ended);

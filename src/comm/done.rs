@@ -4,10 +4,14 @@
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use crate::sync::{Mutex, lock, yield_now};
+use crate::sync::{AtomicBool, Mutex, Ordering, lock, yield_now};
 
 /// An end that comes once, from another thread.
-pub(super) struct Done<T>(Mutex<State<T>>);
+pub(super) struct Done<T> {
+    state: Mutex<State<T>>,
+    /// Whether its future no longer looks for the end itself.
+    is_left: AtomicBool,
+}
 
 struct State<T> {
     end: Option<T>,
@@ -16,7 +20,7 @@ struct State<T> {
 
 impl<T> Default for Done<T> {
     fn default() -> Self {
-        Self(Mutex::new(State { end: None, waker: None }))
+        Self { state: Mutex::new(State { end: None, waker: None }), is_left: AtomicBool::new(false) }
     }
 }
 
@@ -25,7 +29,7 @@ impl<T> Done<T> {
     pub(super) fn poll(&self, waker: Option<&Waker>) -> Poll<T> {
         // Wakers are cloned and dropped outside of the lock: they run code of the executor.
         let waker = waker.cloned();
-        let mut state = lock(&self.0);
+        let mut state = lock(&self.state);
         if let Some(end) = state.end.take() {
             return Poll::Ready(end);
         }
@@ -33,6 +37,17 @@ impl<T> Done<T> {
         drop(state);
         drop(last);
         Poll::Pending
+    }
+
+    /// Notes that the future waits for its waker, or is gone.
+    pub(super) fn leave(&self) {
+        // ORDERING: SeqCst, for the caller's protocol with its thread.
+        self.is_left.store(true, Ordering::SeqCst);
+    }
+
+    pub(super) fn is_left(&self) -> bool {
+        // ORDERING: SeqCst, as in `leave`.
+        self.is_left.load(Ordering::SeqCst)
     }
 
     /// Waits for the end.
@@ -44,7 +59,7 @@ impl<T> Done<T> {
     /// Sets the end, and wakes the future.
     pub(super) fn set(&self, end: T) {
         let waker = {
-            let mut state = lock(&self.0);
+            let mut state = lock(&self.state);
             state.end = Some(end);
             state.waker.take()
         };

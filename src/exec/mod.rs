@@ -14,6 +14,8 @@ mod explore;
 mod flows;
 #[cfg(feature = "metrics")]
 mod metrics;
+#[cfg(all(test, not(anabranch_loom)))]
+mod nothing_else;
 #[cfg(feature = "tower")]
 mod service;
 mod shutdown;

@@ -66,7 +66,8 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
         // the node reads before it.
         let cells = unsafe { item.cells(node) };
         let poll = || at_core(&run.core, || body.poll(cells, &mut Context::from_waker(&waker)));
-        let polled = aside(|| item.around(&mut begun, || live.context.poll(poll)));
+        let has_others = self.queue.has_others();
+        let polled = aside(|| item.around(&mut begun, || live.context.poll(has_others, poll)));
         let fault = match polled {
             Ok(Poll::Pending) => {
                 // Both must precede `try_park`: another thread may resume the program then.
@@ -166,6 +167,10 @@ impl RunInner {
                 if queue.is_spent() {
                     return !queue.tickets.is_empty();
                 }
+            }
+            // A program that parks takes no fuel. Futures that wake themselves must not keep the poll.
+            if !queue.has_fuel() && queue.is_spent() {
+                return false;
             }
         }
     }

@@ -13,11 +13,12 @@
 //! A future is made ready only by the step from IDLE to WOKEN, or by the thread that parks it. So one thread
 //! at a time polls it, and a late waker touches nothing else.
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Poll;
 
 use super::share::own_share;
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{AtomicU32, Ordering, thread_local};
 
 const IDLE: u32 = 0;
 const RUNNING: u32 = 1;
@@ -78,8 +79,25 @@ impl AsyncContext {
         act()
     }
 
-    /// Polls a future in this context. A panic of the future is an error.
-    pub(crate) fn poll<T>(&self, poll: impl FnOnce() -> Poll<T>) -> std::thread::Result<Poll<T>> {
-        own_share(|| self.enter(|| catch_unwind(AssertUnwindSafe(poll))))
+    /// Polls a future in this context. A panic of the future is an error. `has_others` is whether this thread
+    /// may have other work.
+    pub(crate) fn poll<T>(&self, has_others: bool, poll: impl FnOnce() -> Poll<T>) -> std::thread::Result<Poll<T>> {
+        let outer = HAS_OTHERS.try_with(Cell::get).unwrap_or(None);
+        let set = |has_others| _ = HAS_OTHERS.try_with(|now| now.set(has_others));
+        set(Some(has_others || outer == Some(true)));
+        let polled = own_share(|| self.enter(|| catch_unwind(AssertUnwindSafe(poll))));
+        set(outer);
+        polled
     }
+}
+
+thread_local! {
+    /// Whether the thread that polls a future may have other work. None outside of such a poll.
+    static HAS_OTHERS: Cell<Option<bool>> = const { Cell::new(None) };
+}
+
+/// Returns whether this thread polls a future of an executor that has nothing else for it. If such a future
+/// wakes itself, it is polled again at once.
+pub(crate) fn has_nothing_else() -> bool {
+    HAS_OTHERS.try_with(|has_others| has_others.get() == Some(false)).unwrap_or(false)
 }

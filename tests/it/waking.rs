@@ -349,3 +349,26 @@ fn who_finds_an_inline_run_in_use_does_not_poll_it_over_and_over() {
     poller.join().unwrap().unwrap();
     block_on(run).unwrap();
 }
+
+#[test]
+fn futures_that_wake_themselves_do_not_keep_the_poll_of_an_inline_run() {
+    // Seen to hang when a program that parked took no time of the poll.
+    let is_over = Arc::new(AtomicBool::new(false));
+    let mut g = Graph::new();
+    for name in ["one", "other"] {
+        let is_over = is_over.clone();
+        g.future(name, (), move || {
+            let is_over = is_over.clone();
+            async move {
+                while !is_over.load(SeqCst) {
+                    smol::future::yield_now().await;
+                }
+                Ok::<(), BoxError>(())
+            }
+        });
+    }
+    let exec = Executor::inline();
+    let run = exec.run(&plan(&g), Inputs::new());
+    let (ended, ()) = block_on(async { futures::join!(run, async { is_over.store(true, SeqCst) }) });
+    ended.unwrap();
+}

@@ -1,10 +1,15 @@
 //! Communication of flows over MPI.
 
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+
 use anabranch::scope::Sum;
-use anabranch::{Executor, Flow};
+use anabranch::{Executor, Flow, Graph, Inputs, take};
 use futures::executor::block_on;
 
-use crate::launch::each_rank;
+use crate::launch::{each_rank, note, wait_for_note};
 
 #[test]
 fn messages_of_any_length_go_back_and_forth() {
@@ -31,6 +36,36 @@ fn messages_of_any_length_go_back_and_forth() {
             Ok(*f.get(&f.all_reduce(world, "sum", &x, Sum)).await?)
         });
         assert_eq!(block_on(flow).unwrap(), 1);
+    });
+}
+
+#[test]
+fn an_exchange_that_is_not_polled_goes_on() {
+    // Seen to fail when the thread slept while requests were in flight that their futures had not left.
+    each_rank(2, "flows::an_exchange_that_is_not_polled_goes_on", |world| {
+        let (exec, rank) = (Executor::inline(), world.rank());
+        let mut g = Graph::new();
+        let x = g.task("x", (), || vec![1.0_f64; 1 << 17]);
+        let sum = g.all_reduce("sum", take(&x), Sum);
+        g.output("sum", &sum);
+        let plan = g.compile_for(&world).unwrap();
+        let run = || exec.run(&plan, Inputs::new());
+        // Then the ranks know it, and begin it together with its comparison.
+        (0..2).for_each(|_| drop(block_on(run()).unwrap()));
+        let mut last = pin!(run());
+        if rank == 0 {
+            // It wakes itself: this thread has nothing else. A poll ends before the request is left to the thread.
+            assert!(last.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            note("polled");
+            wait_for_note("ended");
+        } else {
+            wait_for_note("polled");
+        }
+        let sum: Arc<Vec<f64>> = block_on(last).unwrap().take("sum").unwrap();
+        assert_eq!(sum[0], 2.0);
+        if rank == 1 {
+            note("ended");
+        }
     });
 }
 

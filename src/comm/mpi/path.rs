@@ -140,6 +140,8 @@ pub(super) struct Path<H> {
     pub(super) world: H,
     /// Whether the process has come to its end.
     is_ending: AtomicBool,
+    /// Whether a poll has driven the requests.
+    is_polled: AtomicBool,
 }
 
 struct State<H> {
@@ -164,11 +166,12 @@ struct Flying<H> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Remaining {
     Nothing,
-    /// Requests: the number of steps that all requests have made, whichever thread has driven them, and the
-    /// bytes that are received.
+    /// Requests: the number of steps that all requests have made, whichever thread has driven them, the bytes
+    /// that are received, and whether futures have left some.
     Requests {
         steps: u64,
         bytes: usize,
+        are_left: bool,
     },
 }
 
@@ -176,7 +179,13 @@ impl<H: Handle> Path<H> {
     pub(super) fn new(calls: Calls<H>) -> Self {
         let world = calls.constants.world;
         let state = State { calls, flying: Vec::new(), steps: 0, is_closed: false, copy_fault: None };
-        Self { commands: Mutex::default(), state: Mutex::new(state), world, is_ending: AtomicBool::new(false) }
+        Self {
+            commands: Mutex::default(),
+            state: Mutex::new(state),
+            world,
+            is_ending: AtomicBool::new(false),
+            is_polled: AtomicBool::new(false),
+        }
     }
 
     /// Makes other calls, in the place of commands.
@@ -226,6 +235,8 @@ impl<H: Handle> Path<H> {
 
     /// Carries out commands and tests requests, if no other thread does.
     pub(super) fn try_drive(&self) {
+        // ORDERING: Relaxed: it decides only when the thread looks again.
+        self.is_polled.store(true, Ordering::Relaxed);
         loop {
             let Ok(state) = self.state.try_lock() else { return };
             self.drive_locked(state);
@@ -233,6 +244,12 @@ impl<H: Handle> Path<H> {
                 return;
             }
         }
+    }
+
+    /// Returns whether a poll has driven the requests since the last call.
+    pub(super) fn take_polled(&self) -> bool {
+        // ORDERING: Relaxed: as in `try_drive`.
+        self.is_polled.swap(false, Ordering::Relaxed)
     }
 
     /// Carries out commands and tests requests.
@@ -282,7 +299,12 @@ impl<H: Handle> State<H> {
     }
 
     fn remaining(&self) -> Remaining {
-        Remaining::Requests { steps: self.steps, bytes: self.flying.iter().map(|flying| flying.buffers.bytes).sum() }
+        let flying = self.flying.iter();
+        Remaining::Requests {
+            steps: self.steps,
+            bytes: flying.clone().map(|flying| flying.buffers.bytes).sum(),
+            are_left: flying.clone().any(|flying| flying.done.is_left()),
+        }
     }
 
     /// Tests all requests.

@@ -107,6 +107,9 @@ pub(crate) trait Queue<'q> {
     /// Announces a step that may take much longer than earlier ones.
     fn expect_long(&mut self);
 
+    /// Returns whether this thread may have other work than the program that it runs.
+    fn has_others(&self) -> bool;
+
     /// Calls a waker, now or a few microseconds later. The caller has no other work. Before it runs anything
     /// else it must take the waker back, by [`Queue::take_left`].
     fn wake(&mut self, waker: Waker) {

@@ -115,6 +115,11 @@ impl<'p> Queue<'p> for Shared<'p> {
 
     fn expect_long(&mut self) {}
 
+    /// What other workers have is work for this one, too.
+    fn has_others(&self) -> bool {
+        true
+    }
+
     fn wake(&mut self, waker: Waker) {
         // Calls wakers one at a time, in their order.
         self.wake_left();
@@ -361,6 +366,10 @@ impl<'a, const BESIDE: bool, const CHOSEN: bool> Queue<'a> for Alone<'a, BESIDE,
         if let Turn::Slice(slice, _) = &mut self.turn {
             self.fuel = slice.expect_long(self.fuel);
         }
+    }
+
+    fn has_others(&self) -> bool {
+        BESIDE || CHOSEN || !self.tickets.is_empty() || matches!(self.turn, Turn::Pool(pool) if pool.has_common())
     }
 
     #[inline]

@@ -67,7 +67,8 @@ impl AsyncOp {
 
     fn poll(self: &Arc<Self>, grant: Grant<'_>) -> Poll<Outcome> {
         self.parking.begin();
-        let (is_closed, executor) = self.engine.with(|core| (core.is_closed_relaxed(), core.executor)).unwrap_or((true, 0));
+        let of_engine = |core: &Arc<EngineCore>| (core.is_closed_relaxed(), core.executor, core.may_have_others());
+        let (is_closed, executor, has_others) = self.engine.with(of_engine).unwrap_or((true, 0, true));
         if is_closed {
             // `perform` has not seen that the engine is closed. The operation is made ready again, and ends.
             self.parking.keep_awake();
@@ -78,8 +79,9 @@ impl AsyncOp {
             return Poll::Pending;
         };
         let waker = Waker::from(self.clone());
-        let polled =
-            inside_poll(executor, || self.context.poll(|| future.as_mut().poll(&mut Context::from_waker(&waker), grant)));
+        let polled = inside_poll(executor, || {
+            self.context.poll(has_others, || future.as_mut().poll(&mut Context::from_waker(&waker), grant))
+        });
         match polled {
             Ok(Poll::Pending) => {
                 *lock(&self.future) = Some(future);

@@ -117,6 +117,12 @@ impl EngineCore {
         .flatten()
     }
 
+    /// Returns whether the thread that runs an operation may have others to run.
+    pub(super) fn may_have_others(&self) -> bool {
+        // What its batch had was passed on before (`next`).
+        !self.is_inline() || !self.ready.is_empty()
+    }
+
     /// Takes out the ready operation that the simulated executor chooses.
     fn draw(&self) -> Option<Runnable> {
         let among = self.ready.len();
