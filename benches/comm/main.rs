@@ -2,11 +2,11 @@
 //! Does work go on beside it? How much faster are two ranks than one?
 //!
 //! Method: two processes on one machine. A ping-pong awaits each message; an all-reduce is awaited before the
-//! next one. C makes the same calls, which do not block, and waits for each; and MPI's blocking calls. A
-//! figure is the median of ten parts of a program's run, in C too. It is taken again if the machine was
-//! disturbed (`run/quiet.rs`): two cores of a virtual machine that are one core of its host for a while do not
-//! count as two. Each round starts all programs, one after the other. The tables give medians over the
-//! rounds.
+//! next one. Each sends what the one before has received. C makes the same calls, which do not block, and
+//! waits for each; and MPI's blocking calls. A figure is the median of ten parts of a program's run, in C
+//! too. It is taken again if the machine was disturbed (`run/quiet.rs`): two cores of a virtual machine that
+//! are one core of its host for a while do not count as two. Each round starts all programs, one after the
+//! other. The tables give medians over the rounds.
 //!
 //! *Overlap*: an all-reduce to which the other rank comes 20 ms late, and a node that computes for about 20
 //! ms, alone and in one graph. Ideal is the longer of the two.

@@ -57,8 +57,14 @@ static void ping_pong(int blocks, void *out, void *in, long bytes) {
         receive(blocks, in, bytes);
     } else {
         receive(blocks, in, bytes);
-        send(blocks, out, bytes);
+        send(blocks, in, bytes);
     }
+}
+
+static void swap(void **one, void **other) {
+    void *kept = *one;
+    *one = *other;
+    *other = kept;
 }
 
 // Arguments: BYTES ROUNDS
@@ -78,6 +84,8 @@ int main(int argc, char **argv) {
                 for (long round = 0; round < rounds; round++) {
                     if (which == 0) ping_pong(blocks, out, in, bytes);
                     else reduce(blocks, out, in, bytes);
+                    // Each round sends what the one before has received.
+                    swap(&out, &in);
                 }
                 if (part >= 0) seconds[which][part] = MPI_Wtime() - begin;
             }

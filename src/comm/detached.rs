@@ -13,6 +13,7 @@ thread_local! {
 }
 
 /// Returns whether this thread polls a detached future. It has other work, so the poll may not wait.
+#[cfg_attr(not(feature = "mpi"), allow(dead_code))]
 pub(super) fn is_detached() -> bool {
     IS_DETACHED.get()
 }

@@ -52,6 +52,7 @@ mod releases;
 mod rules;
 mod runs;
 mod schedule;
+mod search;
 mod segments;
 mod single;
 mod spans;

@@ -4,9 +4,12 @@
 use std::cell::Cell;
 use std::collections::HashMap;
 
+use smallvec::SmallVec;
+
+use super::search::Search;
 use super::{EXACT_NODES_MAX, NONE, Point, Schedule, Step, StreamKind};
 use crate::error::{Error, Kind, Result};
-use crate::graph::{NodeId, Shape, check_ids};
+use crate::graph::{NodeId, Rows, Shape, check_ids};
 use crate::name::Name;
 
 impl Shape {
@@ -132,39 +135,42 @@ impl Schedule {
 /// A spot: one node in one program. A node that runs on several streams has a spot for each. The first spot
 /// has the node's number. The others are numbered after all nodes.
 #[derive(Clone, Copy)]
-struct Spot {
+pub(super) struct Spot {
     node: NodeId,
-    stream: u32,
+    pub(super) stream: u32,
     /// The number of the node among the nodes of its stream.
-    index: u32,
+    pub(super) index: u32,
     /// The previous spot on its stream.
     before: u32,
     /// The start and the end of its waits.
-    waits: (u32, u32),
+    pub(super) waits: (u32, u32),
     /// Its place in an order that all programs keep.
-    place: u32,
+    pub(super) place: u32,
 }
 
 /// The predecessors of each spot.
-struct Past<'a> {
+pub(super) struct Past<'a> {
     shape: &'a Shape,
     kinds: Vec<StreamKind>,
-    spots: Vec<Spot>,
+    pub(super) spots: Vec<Spot>,
     /// For each node with several spots, the spots after the first.
     further: HashMap<NodeId, Vec<NodeId>>,
     /// For each wait, the spot whose point it waits for.
     waited: Vec<NodeId>,
     /// The wait that is left out, in the check whether it is redundant.
-    without: Cell<usize>,
+    pub(super) without: Cell<usize>,
     order: Vec<NodeId>,
+    /// For each spot, its direct successors.
+    pub(super) after: Rows<NodeId>,
     /// For each node, the sources of the edges that make it wait.
-    sources: Vec<Vec<NodeId>>,
+    sources: Rows<NodeId>,
 }
 
 impl<'a> Past<'a> {
     fn read<P: AsRef<[Step]>>(shape: &'a Shape, programs: &[(StreamKind, P)]) -> Result<Self> {
         let blank = |node| Spot { node, stream: NONE, index: 0, before: NONE, waits: (0, 0), place: NONE };
         let count = shape.nodes().len();
+        let waiting = shape.edges().iter().filter(|edge| !shape.is_submission(edge));
         let mut past = Self {
             shape,
             kinds: programs.iter().map(|program| program.0).collect(),
@@ -173,18 +179,17 @@ impl<'a> Past<'a> {
             waited: Vec::new(),
             without: Cell::new(usize::MAX),
             order: Vec::with_capacity(count),
-            sources: vec![Vec::new(); count],
+            after: Rows::with_capacity(0),
+            sources: Rows::sorted(count, waiting.map(|edge| (edge.target.0, edge.source))),
         };
-        let waiting = shape.edges().iter().filter(|edge| !shape.is_submission(edge));
-        waiting.for_each(|edge| past.sources[edge.target.index()].push(edge.source));
-        let mut points = Vec::new();
-        let mut recorders = HashMap::new();
+        let (mut points, mut recorders) = (Vec::new(), Rows::with_capacity(programs.len()));
         for (stream, (_, program)) in programs.iter().enumerate() {
-            past.read_program(stream as u32, program.as_ref(), &mut points, &mut recorders)?;
+            recorders.push(past.read_program(stream as u32, program.as_ref(), &mut points)?);
         }
         for (wait, (point, before)) in points.into_iter().enumerate() {
             let no_record = || Kind::NoRecord { node: past.name(before).clone(), stream: point.stream, seq: point.seq }.into();
-            past.waited[wait] = recorders.get(&point).copied().ok_or_else(no_record)?;
+            let of_stream = if point.stream < recorders.count() { recorders.row(point.stream) } else { &[] };
+            past.waited[wait] = of_stream.get(point.seq as usize - 1).copied().ok_or_else(no_record)?;
         }
         shape.ids().try_for_each(|node| past.check_count(node))?;
         past.put_in_order()?;
@@ -192,15 +197,15 @@ impl<'a> Past<'a> {
     }
 
     /// Reads the spots of one program. Adds the points that it waits for to `points`, each with the waiting
-    /// spot. Adds the points that it records to `recorders`.
+    /// spot. Returns the spots behind which its points are, in their order.
     fn read_program(
         &mut self,
         stream: u32,
         program: &[Step],
         points: &mut Vec<(Point, NodeId)>,
-        recorders: &mut HashMap<Point, NodeId>,
-    ) -> Result<()> {
-        let (mut index, mut before, mut first_wait, mut waits) = (0, NONE, points.len(), Vec::new());
+    ) -> Result<SmallVec<[NodeId; 4]>> {
+        let (mut index, mut before, mut first_wait) = (0, NONE, points.len());
+        let (mut waits, mut recorders) = (SmallVec::<[Point; 4]>::new(), SmallVec::new());
         let mut next = Point { stream, seq: 1 };
         let fault = |fault: String| Err(Kind::Program { stream, fault }.into());
         for step in program {
@@ -221,8 +226,8 @@ impl<'a> Past<'a> {
                 Step::Record(Point { seq, .. }) if before == NONE || !waits.is_empty() => {
                     return fault(format!("records point {stream}@{seq} where no node has just run: record points behind nodes"));
                 }
-                Step::Record(point) => {
-                    recorders.insert(point, NodeId(before));
+                Step::Record(_) => {
+                    recorders.push(NodeId(before));
                     next.seq += 1;
                 }
                 Step::Release(_) => {}
@@ -232,7 +237,7 @@ impl<'a> Past<'a> {
             Some(point) => {
                 fault(format!("ends with a wait for point {}@{}, and runs nothing behind it", point.stream, point.seq))
             }
-            None => Ok(()),
+            None => Ok(recorders),
         }
     }
 
@@ -257,7 +262,7 @@ impl<'a> Past<'a> {
     /// devices.
     fn check_count(&self, node: NodeId) -> Result<()> {
         let is_run = self.spots[node.index()].stream != NONE;
-        let got: Vec<StreamKind> =
+        let got: SmallVec<[StreamKind; 4]> =
             self.spots_of(node).filter(|_| is_run).map(|spot| self.kinds[self.spots[spot.index()].stream as usize]).collect();
         let devices = self.shape.nodes()[node.index()].devices();
         let is_right = match got[..] {
@@ -294,14 +299,14 @@ impl<'a> Past<'a> {
         self.spots_of(source).filter(move |spot| if has_own { is_own(spot) } else { !has_near || is_near(spot) })
     }
 
-    fn waits_of(&self, node: NodeId) -> impl Iterator<Item = NodeId> + '_ {
+    fn waits_of(&self, node: NodeId) -> impl Iterator<Item = NodeId> + Clone + '_ {
         let (start, end) = self.spots[node.index()].waits;
         (start as usize..end as usize).filter(|wait| *wait != self.without.get()).map(|wait| self.waited[wait])
     }
 
     /// Returns the direct predecessors of a spot: the previous spot on its stream, and those that it waits
     /// for.
-    fn before(&self, node: NodeId) -> impl Iterator<Item = NodeId> + '_ {
+    pub(super) fn before(&self, node: NodeId) -> impl Iterator<Item = NodeId> + Clone + '_ {
         let before = Some(self.spots[node.index()].before).filter(|&before| before != NONE).map(NodeId);
         before.into_iter().chain(self.waits_of(node))
     }
@@ -311,24 +316,23 @@ impl<'a> Past<'a> {
     fn put_in_order(&mut self) -> Result<()> {
         let all = || (0..self.spots.len() as u32).map(NodeId);
         let mut missing: Vec<usize> = all().map(|spot| self.before(spot).count()).collect();
-        let mut after: Vec<Vec<NodeId>> = vec![Vec::new(); missing.len()];
-        all().for_each(|spot| self.before(spot).for_each(|before| after[before.index()].push(spot)));
+        let after = Rows::sorted(missing.len(), all().flat_map(|spot| self.before(spot).map(move |before| (before.0, spot))));
         // Other ranks wait for the starts of communication in their order.
-        for pair in self.shape.starts().windows(2) {
-            after[pair[0].index()].push(pair[1]);
-            missing[pair[1].index()] += 1;
-        }
+        let starts: HashMap<NodeId, NodeId> = self.shape.starts().windows(2).map(|pair| (pair[0], pair[1])).collect();
+        starts.values().for_each(|spot| missing[spot.index()] += 1);
         let mut ready: Vec<NodeId> = all().filter(|spot| missing[spot.index()] == 0).collect();
         while let Some(node) = ready.pop() {
             self.spots[node.index()].place = self.order.len() as u32;
             self.order.push(node);
-            for next in &after[node.index()] {
+            let next_start = if starts.is_empty() { None } else { starts.get(&node) };
+            for next in after.of(node).iter().chain(next_start) {
                 missing[next.index()] -= 1;
                 if missing[next.index()] == 0 {
                     ready.push(*next);
                 }
             }
         }
+        self.after = after;
         match missing.iter().position(|&missing| missing > 0) {
             Some(spot) => Err(Kind::WaitsForever { node: self.name(NodeId(spot as u32)).clone() }.into()),
             None => Ok(()),
@@ -347,7 +351,7 @@ impl<'a> Past<'a> {
                 let known = known.entry((stream, other)).or_default();
                 *known = index.max(*known);
             }
-            for &node in &self.sources[self.spots[target.index()].node.index()] {
+            for &node in self.sources.of(self.spots[target.index()].node) {
                 for source in self.seen_by(target, node) {
                     let spot = self.spots[source.index()];
                     let is_known = known.get(&(stream, spot.stream)).is_some_and(|&index| index >= spot.index);
@@ -375,7 +379,7 @@ impl<'a> Past<'a> {
                 // needs the wait.
                 let waited = self.spots[self.waited[wait].index()].stream;
                 let sources = || {
-                    let nodes = self.sources[self.spots[node.index()].node.index()].iter();
+                    let nodes = self.sources.of(self.spots[node.index()].node).iter();
                     let spots = nodes.flat_map(|&source| self.seen_by(node, source));
                     spots.map(|source| (source, self.spots[source.index()].stream))
                 };
@@ -417,40 +421,5 @@ impl<'a> Past<'a> {
 
     fn about(&self, one: NodeId, other: NodeId, kind: fn(Name, Name) -> Kind) -> Error {
         kind(self.name(one).clone(), self.name(other).clone()).into()
-    }
-}
-
-/// A backward search through predecessors.
-struct Search<'a> {
-    past: &'a Past<'a>,
-    /// For each node, the number of the last search that visited it.
-    seen: Vec<u64>,
-    searches: u64,
-    found: Vec<NodeId>,
-}
-
-impl<'a> Search<'a> {
-    fn new(past: &'a Past<'a>) -> Self {
-        Self { past, seen: vec![0; past.spots.len()], searches: 0, found: Vec::new() }
-    }
-
-    /// Returns whether `source`, or a later node of its stream, is one of `starts` or precedes one.
-    fn finds(&mut self, source: NodeId, starts: impl Iterator<Item = NodeId>) -> bool {
-        let wanted = self.past.spots[source.index()];
-        self.searches += 1;
-        self.found.clear();
-        self.found.extend(starts);
-        while let Some(node) = self.found.pop() {
-            let spot = self.past.spots[node.index()];
-            if spot.stream == wanted.stream && spot.index >= wanted.index {
-                return true;
-            }
-            // A node before the wanted one, in an order that all programs keep, cannot come after it.
-            let is_new = std::mem::replace(&mut self.seen[node.index()], self.searches) != self.searches;
-            if is_new && spot.place > wanted.place {
-                self.found.extend(self.past.before(node));
-            }
-        }
-        false
     }
 }

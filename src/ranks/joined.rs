@@ -7,14 +7,13 @@
 //! The message and the exchange are nodes with streams of their own. A collective starts on a rank after
 //! those before it have started there.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::pairs::{Ends, ends};
+use super::pairs::{Ends, ends, ranks_of};
 use super::schedules::RankSchedules;
 use super::units::Unit;
 use crate::error::Result;
-use crate::graph::{Communication, Edge, Exchange, NodeId, NodeShape, Role, Shape};
+use crate::graph::{Communication, Edge, Exchange, NodeId, NodeShape, Ranks, Role, Rows, Shape};
 use crate::plan::{Point, Schedule, Step, StreamKind};
 
 /// Where a stream does its work.
@@ -90,8 +89,8 @@ struct Joining<'a> {
     meetings: Vec<(NodeId, Carrier)>,
     /// The bytes that each node reads.
     bytes_into: Vec<u64>,
-    /// The messages that a node sends or receives on a rank.
-    messages: HashMap<(NodeId, u32), Carrier>,
+    /// For each node the message that it sends or receives on each of its ranks, if it does.
+    messages: Vec<Vec<Option<Carrier>>>,
     /// For each exchange, the points that it waits for, and the nodes behind which they are.
     begins: Vec<Vec<(Point, NodeId)>>,
 }
@@ -108,7 +107,7 @@ impl<'a> Joining<'a> {
             let bytes: &mut u64 = &mut bytes_into[edge.target.index()];
             *bytes = bytes.saturating_add(unit.shape.nodes()[edge.source.index()].bytes.unwrap_or(0));
         }
-        let (meetings, messages, begins) = (Vec::new(), HashMap::new(), Vec::new());
+        let (meetings, messages, begins) = (Vec::new(), vec![Vec::new(); unit.shape.nodes().len()], Vec::new());
         Self { schedules, number, unit, joined, meetings, bytes_into, messages, begins }
     }
 
@@ -167,10 +166,24 @@ impl<'a> Joining<'a> {
             for (&send, &receive) in sends.iter().zip(&receives) {
                 let exchange = Exchange::SendTo { to: to.into() };
                 let carrier = self.carrier(send, On::Link(from), What::Exchange(exchange));
-                self.messages.insert((send, from), carrier);
-                self.messages.insert((receive, to), carrier);
+                self.set_message(send, from, carrier);
+                self.set_message(receive, to, carrier);
             }
         }
+    }
+
+    fn set_message(&mut self, node: NodeId, rank: u32, carrier: Carrier) {
+        let ranks = ranks_of(&self.unit.shape.nodes()[node.index()], self.schedules.ranks());
+        let of_node = &mut self.messages[node.index()];
+        of_node.resize(ranks.len(), None);
+        of_node[(rank - ranks.start) as usize] = Some(carrier);
+    }
+
+    /// Returns the message that a node sends or receives on a rank.
+    fn message(&self, node: NodeId, rank: u32) -> Option<Carrier> {
+        let of_node = &self.messages[node.index()];
+        let first = Ranks::one(self.unit.shape.nodes()[node.index()].ranks).unwrap_or(0);
+        *of_node.get((rank - first) as usize)?
     }
 
     /// Returns the schedule of this unit on a rank, and its nodes.
@@ -195,12 +208,12 @@ impl<'a> Joining<'a> {
             let shape = if exchanges { end(of) } else { NodeShape { cost_us: schedule.takes_us(node), ..bare(of) } };
             self.add_node(shape, place);
         }
-        let mut adding = Rank { rank, first, starts: HashMap::new(), points: HashMap::new(), before: HashMap::new() };
+        let mut adding = Rank { rank, first, starts: vec![None; schedule.order().len()] };
         adding.add_starts(self, schedule, nodes);
         adding.add_programs(self, schedule, of_whole);
         for edge in schedule.shape().edges() {
             let (source, target) = (adding.node(edge.source), adding.node(edge.target));
-            let target = adding.starts.get(&edge.target).map_or(target, |(start, _)| *start);
+            let target = adding.starts[edge.target.index()].map_or(target, |start| start.node);
             self.joined.shape.edge(Edge { source, target, ..*edge });
         }
     }
@@ -234,12 +247,32 @@ struct Rank {
     rank: u32,
     /// The number of its first node.
     first: u32,
-    /// The starts of its collectives, and of its loops and branches that communicate, each with its carrier.
-    starts: HashMap<NodeId, (NodeId, Carrier)>,
-    /// The new place of each point.
-    points: HashMap<Point, Point>,
-    /// The collective that starts before each collective.
-    before: HashMap<NodeId, NodeId>,
+    /// For each node that is a collective, or a loop or branch that communicates, its start.
+    starts: Vec<Option<Start>>,
+}
+
+#[derive(Clone, Copy)]
+struct Start {
+    node: NodeId,
+    carrier: Carrier,
+    /// The collective that starts before.
+    before: Option<NodeId>,
+}
+
+/// The points of a rank in the joined programs. They get new numbers: starts and sends have points, too.
+struct Renumbered {
+    /// The number of the rank's first stream.
+    first: u32,
+    /// For each stream of the rank, the new numbers of its points.
+    seqs: Rows<u32>,
+    /// For each node, the point for which an exchange waits.
+    began: Vec<Option<Point>>,
+}
+
+impl Renumbered {
+    fn of(&self, point: Point) -> Point {
+        Point::new(self.first + point.stream, self.seqs.row(point.stream)[point.seq as usize - 1])
+    }
 }
 
 impl Rank {
@@ -257,32 +290,14 @@ impl Rank {
             let shape = end(&schedule.shape().nodes()[node.index()]);
             let name = format!("{} starts", shape.name).into();
             let start = to.add_node(NodeShape { name, ..shape }, to.joined.places[self.node(node).index()]);
-            self.starts.insert(node, (start, carrier));
-            if let Some((before, started)) = last.replace((node, start)) {
-                self.before.insert(node, before);
-                to.joined.shape.order(started, start);
-            }
+            let before = last.replace((node, start));
+            before.into_iter().for_each(|(_, started)| to.joined.shape.order(started, start));
+            self.starts[node.index()] = Some(Start { node: start, carrier, before: before.map(|(node, _)| node) });
         }
     }
 
     fn add_programs(&mut self, to: &mut Joining<'_>, schedule: &Schedule, of_whole: impl Fn(NodeId) -> NodeId) {
-        let first = to.joined.programs.len() as u32;
-        // The points of a stream get new numbers: starts and sends have points, too.
-        let mut began: HashMap<NodeId, Point> = HashMap::new();
-        for stream in 0..schedule.streams() {
-            let mut seq = 0;
-            let mut next = || {
-                seq += 1;
-                Point::new(first + stream, seq)
-            };
-            for step in schedule.steps(stream) {
-                match *step {
-                    Step::Record(point) => _ = self.points.insert(point, next()),
-                    Step::Run(node) if self.begins(to, of_whole(node), node) => _ = began.insert(node, next()),
-                    _ => {}
-                }
-            }
-        }
+        let points = self.renumbered(to, schedule, &of_whole);
         for stream in 0..schedule.streams() {
             let kind = schedule.kind(stream);
             let name = format!("rank {} {}", self.rank, schedule.stream_name(stream));
@@ -291,9 +306,9 @@ impl Rank {
             let mut steps = Vec::with_capacity(schedule.steps(stream).len());
             for step in schedule.steps(stream) {
                 match *step {
-                    Step::Run(node) => self.add_run(to, &mut steps, (node, of_whole(node)), &began),
-                    Step::Record(point) => steps.push(Step::Record(self.points[&point])),
-                    Step::Wait(point) if point.seq > 0 => steps.push(Step::Wait(self.points[&point])),
+                    Step::Run(node) => self.add_run(to, &mut steps, (node, of_whole(node)), &points.began),
+                    Step::Record(point) => steps.push(Step::Record(points.of(point))),
+                    Step::Wait(point) if point.seq > 0 => steps.push(Step::Wait(points.of(point))),
                     Step::Wait(_) | Step::Release(_) => {}
                 }
             }
@@ -301,32 +316,48 @@ impl Rank {
         }
     }
 
-    /// Returns whether an exchange waits for a node of this rank.
-    fn begins(&self, to: &Joining<'_>, whole: NodeId, node: NodeId) -> bool {
-        self.starts.contains_key(&node) || (to.messages.contains_key(&(whole, self.rank)) && is_send(to.unit, whole))
+    fn renumbered(&self, to: &Joining<'_>, schedule: &Schedule, of_whole: impl Fn(NodeId) -> NodeId) -> Renumbered {
+        let first = to.joined.programs.len() as u32;
+        let (mut seqs, mut began) = (Rows::with_capacity(schedule.streams() as usize), vec![None; self.starts.len()]);
+        for stream in 0..schedule.streams() {
+            let mut seq = 0;
+            seqs.push(schedule.steps(stream).iter().filter_map(|step| match *step {
+                Step::Record(_) => {
+                    seq += 1;
+                    Some(seq)
+                }
+                Step::Run(node) if self.begins(to, of_whole(node), node) => {
+                    seq += 1;
+                    began[node.index()] = Some(Point::new(first + stream, seq));
+                    None
+                }
+                _ => None,
+            }));
+        }
+        Renumbered { first, seqs, began }
     }
 
-    fn add_run(
-        &self,
-        to: &mut Joining<'_>,
-        steps: &mut Vec<Step>,
-        (node, whole): (NodeId, NodeId),
-        began: &HashMap<NodeId, Point>,
-    ) {
+    /// Returns whether an exchange waits for a node of this rank.
+    fn begins(&self, to: &Joining<'_>, whole: NodeId, node: NodeId) -> bool {
+        self.starts[node.index()].is_some() || (to.message(whole, self.rank).is_some() && is_send(to.unit, whole))
+    }
+
+    fn add_run(&self, to: &mut Joining<'_>, steps: &mut Vec<Step>, (node, whole): (NodeId, NodeId), began: &[Option<Point>]) {
         let run = Step::Run(self.node(node));
-        if let Some(&(start, carrier)) = self.starts.get(&node) {
-            let point = began[&node];
-            let before = self.before.get(&node).map(|before| began[before]).filter(|before| before.stream != point.stream);
+        let point_of = |node: NodeId| began[node.index()].expect("an exchange waits for it");
+        if let Some(Start { node: start, carrier, before }) = self.starts[node.index()] {
+            let point = point_of(node);
+            let before = before.map(point_of).filter(|before| before.stream != point.stream);
             steps.extend(before.map(Step::Wait));
             steps.extend([Step::Run(start), Step::Record(point), Step::Wait(Point::new(carrier.stream, 1)), run]);
             to.begins[carrier.stream as usize].push((point, start));
             to.joined.shape.order(carrier.node, self.node(node));
             return;
         }
-        match to.messages.get(&(whole, self.rank)).copied() {
+        match to.message(whole, self.rank) {
             Some(carrier) if is_send(to.unit, whole) => {
-                steps.extend([run, Step::Record(began[&node])]);
-                to.begins[carrier.stream as usize].push((began[&node], self.node(node)));
+                steps.extend([run, Step::Record(point_of(node))]);
+                to.begins[carrier.stream as usize].push((point_of(node), self.node(node)));
             }
             Some(carrier) => {
                 steps.extend([Step::Wait(Point::new(carrier.stream, 1)), run]);

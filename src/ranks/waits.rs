@@ -19,7 +19,7 @@ use std::ops::Range;
 use super::pairs::{Ends, ends, ranks_of};
 use super::units::Unit;
 use crate::error::{Kind, Result};
-use crate::graph::{Edge, NodeId};
+use crate::graph::{Edge, NodeId, Rows};
 use crate::name::Name;
 
 /// The common order of all ranks in which communication may start, for each unit.
@@ -40,7 +40,7 @@ impl Starts {
                 // All ranks have the same order.
                 return Ok(unit.meetings().into_iter().map(|node| (node, None)).collect());
             }
-            Executions::new(unit, size, ends.iter()).order(unit)
+            Executions::new(unit, size, ends.iter())?.order(unit)
         };
         units.iter().map(order).collect::<Result<_>>().map(Self)
     }
@@ -75,63 +75,67 @@ impl Starts {
 /// ranks; the end of a collective, or of a loop or branch that communicates, comes behind them.
 struct Executions {
     /// The number of each node's first execution, and of all executions.
-    first: Vec<usize>,
+    first: Vec<u32>,
     ranks: Vec<Range<u32>>,
-    behind: Vec<Vec<usize>>,
+    /// For each execution, those that wait for it.
+    behind: Rows<u32>,
+    /// The number of those that each waits for.
     open: Vec<u32>,
 }
 
 impl Executions {
-    fn new<'e>(unit: &Unit, size: u32, ends: impl Iterator<Item = (&'e (u32, u32), &'e Ends)>) -> Self {
+    fn new<'e>(unit: &Unit, size: u32, ends: impl Iterator<Item = (&'e (u32, u32), &'e Ends)>) -> Result<Self> {
         let meetings = unit.meetings();
         let shapes = unit.shape.nodes();
         let mut is_meeting = vec![false; shapes.len()];
         meetings.iter().for_each(|node| is_meeting[node.index()] = true);
         let ranks: Vec<Range<u32>> = shapes.iter().map(|shape| ranks_of(shape, size)).collect();
+        let counts = ranks.iter().zip(&is_meeting).map(|(ranks, is_meeting)| ranks.len() + usize::from(*is_meeting));
+        check_count(counts.clone().sum())?;
         let mut first = vec![0];
-        for (ranks, is_meeting) in ranks.iter().zip(&is_meeting) {
-            first.push(first[first.len() - 1] + ranks.len() + usize::from(*is_meeting));
-        }
-        let count = first[shapes.len()];
-        let mut all = Self { first, ranks, behind: vec![Vec::new(); count], open: vec![0; count] };
+        counts.for_each(|count| first.push(first[first.len() - 1] + count as u32));
+        let (mut all, mut pairs) = (Self { first, ranks, behind: Rows::with_capacity(0), open: Vec::new() }, Vec::new());
         for &Edge { source, target, .. } in unit.shape.edges() {
             let shared = all.ranks[source.index()].start.max(all.ranks[target.index()].start)
                 ..all.ranks[source.index()].end.min(all.ranks[target.index()].end);
             for rank in shared {
                 let source = if is_meeting[source.index()] { all.end(source) } else { all.at(source, rank) };
-                all.add(source, all.at(target, rank));
+                pairs.push((source, all.at(target, rank)));
             }
         }
         for rank in 0..size {
-            meetings.windows(2).for_each(|pair| all.add(all.at(pair[0], rank), all.at(pair[1], rank)));
-            meetings.iter().for_each(|&node| all.add(all.at(node, rank), all.end(node)));
+            pairs.extend(meetings.windows(2).map(|pair| (all.at(pair[0], rank), all.at(pair[1], rank))));
+            pairs.extend(meetings.iter().map(|&node| (all.at(node, rank), all.end(node))));
         }
         for (&(from, to), Ends { sends, receives }) in ends {
-            for (&send, &receive) in sends.iter().zip(receives) {
-                all.add(all.at(send, from), all.at(receive, to));
-            }
+            pairs.extend(sends.iter().zip(receives).map(|(&send, &receive)| (all.at(send, from), all.at(receive, to))));
         }
-        all
+        check_count(pairs.len())?;
+        let count = all.first[shapes.len()] as usize;
+        all.open = vec![0; count];
+        pairs.iter().for_each(|(_, behind)| all.open[*behind as usize] += 1);
+        all.behind = Rows::sorted(count, pairs.iter().copied());
+        Ok(all)
     }
 
-    fn at(&self, node: NodeId, rank: u32) -> usize {
-        self.first[node.index()] + (rank - self.ranks[node.index()].start) as usize
+    fn at(&self, node: NodeId, rank: u32) -> u32 {
+        self.first[node.index()] + rank - self.ranks[node.index()].start
     }
 
-    fn end(&self, meeting: NodeId) -> usize {
-        self.first[meeting.index()] + self.ranks[meeting.index()].len()
+    fn end(&self, meeting: NodeId) -> u32 {
+        self.first[meeting.index()] + self.ranks[meeting.index()].len() as u32
     }
 
-    fn add(&mut self, before: usize, behind: usize) {
-        self.behind[before].push(behind);
-        self.open[behind] += 1;
+    /// Returns the node of each execution.
+    fn nodes(&self) -> Vec<u32> {
+        let executions = self.first.windows(2).zip(0..);
+        executions.flat_map(|(of_node, node)| std::iter::repeat_n(node, (of_node[1] - of_node[0]) as usize)).collect()
     }
 
-    /// Returns the node of an execution, and its rank. None for the end of all ranks.
-    fn of(&self, at: usize) -> (NodeId, Option<u32>) {
-        let node = self.first.partition_point(|first| *first <= at) - 1;
-        let rank = self.ranks[node].start + (at - self.first[node]) as u32;
-        (NodeId(node as u32), Some(rank).filter(|rank| self.ranks[node].contains(rank)))
+    /// Returns the rank of an execution of a node. None for the end of all ranks.
+    fn rank(&self, at: u32, node: NodeId) -> Option<u32> {
+        let ranks = &self.ranks[node.index()];
+        Some(ranks.start + at - self.first[node.index()]).filter(|rank| ranks.contains(rank))
     }
 
     /// Orders the executions, those of nodes that come first in the graph first. Returns the order of those
@@ -139,74 +143,93 @@ impl Executions {
     fn order(mut self, unit: &Unit) -> Result<Vec<Start>> {
         let mut place = vec![0; unit.shape.nodes().len()];
         unit.shape.topological_order().iter().zip(0..).for_each(|(node, at)| place[node.index()] = at);
-        let free: Vec<usize> = (0..).zip(&self.open).filter(|(_, open)| **open == 0).map(|(at, _)| at).collect();
-        let mut ready = Ready { at: vec![Vec::new(); place.len()], first: 0 };
-        let place_of = |all: &Self, at: usize| place[all.of(at).0.index()];
-        free.into_iter().rev().for_each(|at| ready.push(place_of(&self, at), at));
+        let nodes = self.nodes();
+        let place_of = |at: u32| place[nodes[at as usize] as usize];
+        let mut ready = Ready { newest: vec![NONE; place.len()], below: vec![NONE; nodes.len()], first: 0 };
+        let free = (0..nodes.len() as u32).filter(|at| self.open[*at as usize] == 0);
+        free.rev().for_each(|at| ready.push(place_of(at), at));
         let mut order = Vec::new();
         while let Some(at) = ready.pop() {
-            let (node, rank) = self.of(at);
+            let node = NodeId(nodes[at as usize]);
             let communicates = unit.shape.nodes()[node.index()].communication.is_some();
             let meets = unit.is_collective(node) || unit.inside.contains_key(&node);
-            match rank {
+            match self.rank(at, node) {
                 // What follows a collective waits for all ranks, so its end has its place.
                 None => order.push((node, None)),
                 Some(rank) => order.extend((communicates && !meets).then_some((node, Some(rank)))),
             }
-            for behind in std::mem::take(&mut self.behind[at]) {
-                self.open[behind] -= 1;
-                if self.open[behind] == 0 {
-                    ready.push(place_of(&self, behind), behind);
+            for &behind in self.behind.row(at) {
+                self.open[behind as usize] -= 1;
+                if self.open[behind as usize] == 0 {
+                    ready.push(place_of(behind), behind);
                 }
             }
         }
         match self.open.iter().position(|open| *open > 0) {
-            Some(left) => Err(self.cycle(unit, left)),
+            Some(left) => Err(self.cycle(unit, &nodes, left as u32)),
             None => Ok(order),
         }
     }
 
     /// Returns the error for a cycle that `left` waits for.
-    fn cycle(&self, unit: &Unit, left: usize) -> crate::error::Error {
-        let before = |at: usize| (0..).zip(&self.behind).find(|(_, behind)| behind.contains(&at)).map(|(before, _)| before);
-        let mut path = vec![left];
+    fn cycle(&self, unit: &Unit, nodes: &[u32], left: u32) -> crate::error::Error {
         // All that is left has something left before it, so the walk comes back to itself.
-        while let Some(next) = before(path[path.len() - 1]) {
-            if let Some(start) = path.iter().position(|at| *at == next) {
-                path.drain(..start);
-                break;
+        let is_left = |at: &u32| self.open[*at as usize] > 0;
+        let mut before = vec![NONE; nodes.len()];
+        for at in (0..nodes.len() as u32).filter(is_left) {
+            for &behind in self.behind.row(at).iter().filter(|behind| is_left(behind)) {
+                before[behind as usize] = at.min(before[behind as usize]);
             }
-            path.push(next);
         }
+        let (mut at, mut step_of, mut path) = (left, vec![NONE; nodes.len()], Vec::new());
+        while step_of[at as usize] == NONE {
+            step_of[at as usize] = path.len() as u32;
+            path.push(at);
+            at = before[at as usize];
+        }
+        path.drain(..step_of[at as usize] as usize);
         path.reverse();
         path.push(path[0]);
-        let name = |at: usize| {
-            let (node, rank) = self.of(at);
-            let name = unit.full_name(node);
+        let name = |at: u32| {
+            let node = NodeId(nodes[at as usize]);
+            let (name, rank) = (unit.full_name(node), self.rank(at, node));
             rank.map_or_else(|| format!("{name} (all ranks)"), |rank| format!("{name} (rank {rank})"))
         };
         Kind::Cycle { path: path.into_iter().map(|at| name(at).into()).collect() }.into()
     }
 }
 
-/// Executions that wait for nothing, by the places of their nodes.
+const NONE: u32 = u32::MAX;
+
+/// Checks that nodes, or edges, of all ranks together have numbers.
+fn check_count(got: usize) -> Result<()> {
+    let (what, limit) = ("the number of nodes or edges of all ranks together".into(), NONE as usize);
+    if got < limit { Ok(()) } else { Err(Kind::Limit { what, got, limit }.into()) }
+}
+
+/// Executions that wait for nothing, by the places of their nodes. Those of one place are a stack.
 struct Ready {
-    at: Vec<Vec<usize>>,
+    /// For each place, the execution on top.
+    newest: Vec<u32>,
+    /// For each execution, the one below it.
+    below: Vec<u32>,
     /// No place before this one has any.
     first: usize,
 }
 
 impl Ready {
-    fn push(&mut self, place: usize, execution: usize) {
-        self.at[place].push(execution);
+    fn push(&mut self, place: usize, execution: u32) {
+        self.below[execution as usize] = std::mem::replace(&mut self.newest[place], execution);
         self.first = self.first.min(place);
     }
 
     /// Removes one of the first place that has any.
-    fn pop(&mut self) -> Option<usize> {
-        while self.at.get(self.first)?.is_empty() {
+    fn pop(&mut self) -> Option<u32> {
+        while *self.newest.get(self.first)? == NONE {
             self.first += 1;
         }
-        self.at[self.first].pop()
+        let top = self.newest[self.first];
+        self.newest[self.first] = self.below[top as usize];
+        Some(top)
     }
 }

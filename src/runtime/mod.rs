@@ -57,7 +57,9 @@ pub(crate) use lane_faults::LaneFaults;
 pub(crate) use limbo::{Held, Limbo};
 pub use observe::{DeviceSpan, Ended, Launched, Observer, Origin, Work, WorkKind, WorkSpan, WorkThread};
 pub(crate) use observers::{Begun, Observers, Origins, note_worker, run_around};
-pub(crate) use poller::{AsyncContext, Parking, has_nothing_else};
+#[cfg_attr(not(feature = "mpi"), allow(unused_imports))]
+pub(crate) use poller::has_nothing_else;
+pub(crate) use poller::{AsyncContext, Parking};
 #[cfg_attr(not(feature = "cuda"), allow(unreachable_pub))]
 pub use reactor::Pace;
 pub(crate) use reactor::Reactor;

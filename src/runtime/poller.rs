@@ -98,6 +98,7 @@ thread_local! {
 
 /// Returns whether this thread polls a future of an executor that has nothing else for it. If such a future
 /// wakes itself, it is polled again at once.
+#[cfg_attr(not(feature = "mpi"), allow(dead_code))]
 pub(crate) fn has_nothing_else() -> bool {
     HAS_OTHERS.try_with(|has_others| has_others.get() == Some(false)).unwrap_or(false)
 }

@@ -6,10 +6,11 @@ use std::collections::{BTreeSet, BinaryHeap, HashMap};
 
 use super::clocks::Clocks;
 use super::log::{Ending, Race, SimEvent, SimLog};
-use super::simulation::{EngineId, Simulation};
+use super::points::Points;
+use super::simulation::Simulation;
 use crate::device::sim::Chooser;
 use crate::error::{Kind, Result};
-use crate::graph::NodeId;
+use crate::graph::{NodeId, Rows};
 use crate::plan::{Point, Step, StreamKind};
 
 /// A machine with the programs of one simulation.
@@ -18,18 +19,14 @@ pub(super) struct Machine<'a> {
     /// The duration of each loop and branch.
     controls_us: &'a HashMap<NodeId, f64>,
     /// For each node the nodes that it waits for.
-    waits_for: Vec<Vec<NodeId>>,
-    /// For each node, the streams that run it, each with the number of the run on that stream.
-    runs: Vec<Vec<(u32, u32)>>,
-    /// The place of each engine in `engines`.
-    places: HashMap<EngineId, usize>,
+    waits_for: Rows<NodeId>,
+    /// For each node, the streams that run it.
+    runs: Rows<Run>,
     engines: Vec<Engine>,
     /// The engines that have got a stream or a free slot since all slots were filled.
     touched: BTreeSet<usize>,
     streams: Vec<Stream>,
-    recorded: HashMap<Point, f64>,
-    /// The streams that wait for each point.
-    waiting: HashMap<Point, Vec<u32>>,
+    points: Points,
     /// The streams that resume: at which time, in the order of insertion, and which stream. Times are not
     /// negative, so their bits have the same order as the numbers.
     events: BinaryHeap<Reverse<(u64, u64, u32)>>,
@@ -41,6 +38,16 @@ pub(super) struct Machine<'a> {
     log: Vec<SimEvent>,
     /// Whether a run of the node failed or was skipped.
     is_bad: Vec<bool>,
+}
+
+/// A node on one of its streams.
+#[derive(Clone, Copy)]
+struct Run {
+    stream: u32,
+    /// The number of nodes before it on its stream.
+    index: u32,
+    /// The place of its engine in `engines`.
+    engine: u32,
 }
 
 #[derive(Clone)]
@@ -69,42 +76,38 @@ enum Ready {
 impl<'a> Machine<'a> {
     pub(super) fn new(simulation: &'a Simulation, controls_us: &'a HashMap<NodeId, f64>) -> Self {
         let (shape, chooser) = (&simulation.shape, Chooser::new(simulation.order.clone()));
-        let mut waits_for = vec![Vec::new(); shape.nodes().len()];
         let waiting = shape.edges().iter().filter(|edge| !shape.is_submission(edge));
-        waiting.for_each(|edge| waits_for[edge.target.index()].push(edge.source));
-        let (mut runs, mut records) = (vec![Vec::new(); shape.nodes().len()], 0);
-        let (mut places, mut engines) = (HashMap::new(), Vec::new());
+        let waits_for = Rows::sorted(shape.nodes().len(), waiting.map(|edge| (edge.target.0, edge.source)));
+        let (mut runs, mut places, mut engines) = (Vec::new(), HashMap::new(), Vec::new());
         for (stream, (_, steps)) in (0..).zip(&simulation.programs) {
             let mut index = 0;
             for &step in steps {
-                records += usize::from(matches!(step, Step::Record(_)));
                 let Step::Run(node) = step else { continue };
                 let id = simulation.engine(stream, node);
-                places.entry(id).or_insert_with(|| {
+                let engine = *places.entry(id).or_insert_with(|| {
                     engines.push(Engine { free: simulation.slots_of(id), ready: Ready::new(&chooser) });
-                    engines.len() - 1
+                    engines.len() as u32 - 1
                 });
-                runs[node.index()].push((stream, index));
+                runs.push((node.0, Run { stream, index, engine }));
                 index += 1;
             }
         }
+        let points = Points::of(&simulation.programs);
         let streams = simulation.programs.len();
         Self {
             simulation,
             controls_us,
             waits_for,
-            runs,
-            places,
+            runs: Rows::sorted(shape.nodes().len(), runs.iter().copied()),
             engines,
             touched: BTreeSet::new(),
             streams: vec![Stream { next: 0, ending: Ending::Done, engine: 0 }; streams],
-            recorded: HashMap::new(),
-            waiting: HashMap::new(),
             events: BinaryHeap::new(),
             events_made: 0,
             now_us: 0.0,
             chooser,
-            clocks: Clocks::new(streams, records),
+            clocks: Clocks::new(streams, points.count()),
+            points,
             races: Vec::new(),
             log: Vec::new(),
             is_bad: vec![false; shape.nodes().len()],
@@ -160,19 +163,21 @@ impl<'a> Machine<'a> {
         while let Some(&step) = self.steps_left(stream).first() {
             match step {
                 Step::Run(node) => {
-                    let engine = self.places[&self.simulation.engine(stream, node)];
+                    let run = self.runs.of(node).iter().find(|run| run.stream == stream);
+                    let engine = run.expect("the stream runs it").engine as usize;
                     self.streams[stream as usize].engine = engine;
                     self.touched.insert(engine);
                     return self.engines[engine].ready.push(stream, self.simulation.places[node.index()]);
                 }
                 Step::Record(point) => self.record(point),
-                Step::Wait(point) => match self.recorded.get(&point) {
-                    // Point 0 is always reached.
-                    None if point.seq > 0 => return self.waiting.entry(point).or_default().push(stream),
-                    Some(&at_us) if at_us + self.simulation.hand_off_us > self.now_us => {
+                // Point 0 is always reached.
+                Step::Wait(point) if point.seq == 0 => self.pass(stream, point),
+                Step::Wait(point) => match self.points.recorded_us(point) {
+                    None => return self.points.wait(point, stream),
+                    Some(at_us) if at_us + self.simulation.hand_off_us > self.now_us => {
                         return self.push(at_us + self.simulation.hand_off_us, stream);
                     }
-                    _ => self.pass(stream, point),
+                    Some(_) => self.pass(stream, point),
                 },
                 Step::Release(_) => {}
             }
@@ -186,8 +191,7 @@ impl<'a> Machine<'a> {
         if let Some(clocks) = &mut self.clocks {
             clocks.record(point);
         }
-        self.recorded.insert(point, self.now_us);
-        for waiter in self.waiting.remove(&point).unwrap_or_default() {
+        for waiter in self.points.record(point, self.now_us) {
             self.push(self.now_us + self.simulation.hand_off_us, waiter);
         }
     }
@@ -244,13 +248,13 @@ impl<'a> Machine<'a> {
     /// Checks that the stream knows the end of each node that this node waits for.
     fn check_races(&mut self, stream: u32, node: NodeId) {
         let Some(clocks) = &self.clocks else { return };
-        for &source in &self.waits_for[node.index()] {
-            let runs = self.runs[source.index()].iter();
+        for &source in self.waits_for.of(node) {
+            let runs = self.runs.of(source).iter();
             let kind = |stream: u32| self.simulation.programs[stream as usize].0;
-            let own = runs.clone().any(|run| run.0 == stream);
-            let near = runs.clone().any(|run| kind(run.0) == kind(stream));
-            let is_seen = |run: &&(u32, u32)| if own { run.0 == stream } else { !near || kind(run.0) == kind(stream) };
-            let is_known = runs.filter(is_seen).all(|&(other, index)| clocks.knows(stream, other, index));
+            let own = runs.clone().any(|run| run.stream == stream);
+            let near = runs.clone().any(|run| kind(run.stream) == kind(stream));
+            let is_seen = |run: &&Run| if own { run.stream == stream } else { !near || kind(run.stream) == kind(stream) };
+            let is_known = runs.filter(is_seen).all(|run| clocks.knows(stream, run.stream, run.index));
             if !is_known {
                 let name = |node| self.simulation.shape.name_of(node).clone();
                 let race = Race { earlier: source, later: node, names: (name(source), name(node)) };
@@ -263,7 +267,7 @@ impl<'a> Machine<'a> {
 
     /// Returns the ending of a node that begins now, and its duration.
     fn outcome(&self, stream: u32, node: NodeId) -> (Ending, f64) {
-        if self.waits_for[node.index()].iter().any(|source| self.is_bad[source.index()]) {
+        if self.waits_for.of(node).iter().any(|source| self.is_bad[source.index()]) {
             return (Ending::Skipped, 0.0);
         }
         let faults = &self.simulation.faults;

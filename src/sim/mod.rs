@@ -20,6 +20,7 @@ mod links;
 mod log;
 mod machine;
 mod of_ranks;
+mod points;
 mod simulation;
 mod svg;
 

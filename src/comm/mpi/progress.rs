@@ -30,8 +30,8 @@ const SPIN: Duration = Duration::from_micros(20);
 /// The time for which a request is polled again and again. To leave it to the thread, and to be woken by it,
 /// takes 10 to 40 µs; an exchange of 1 MiB takes 100 to 300.
 const POLLED: Duration = Duration::from_micros(400);
-/// The time between two looks of the thread at requests that are polled. With 100 µs, messages of 8 bytes took
-/// 1.7 times as long: a timer is dear in a virtual machine.
+/// The time between two looks of the thread at requests that are polled. With 100 µs, messages of 8 bytes
+/// took 1.7 times as long: a timer is dear in a virtual machine.
 const DOZE: Duration = Duration::from_millis(10);
 /// The time for which the thread stays awake in addition, for a byte that is moved: twice as long as that
 /// takes.
