@@ -15,7 +15,7 @@ thread_local! {
 /// Returns whether this thread polls a detached future. It has other work, so the poll may not wait.
 #[cfg_attr(not(feature = "mpi"), allow(dead_code))]
 pub(super) fn is_detached() -> bool {
-    IS_DETACHED.get()
+    IS_DETACHED.with(Cell::get)
 }
 
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -55,9 +55,9 @@ impl Wake for Detached {
 impl Detached {
     fn poll(&self, cx: &mut Context<'_>) {
         let mut work = lock(&self.work);
-        let outer = IS_DETACHED.replace(true);
+        let outer = IS_DETACHED.with(|is| is.replace(true));
         let ended = work.as_mut().is_some_and(|work| work.as_mut().poll(cx) == Poll::Ready(()));
-        IS_DETACHED.set(outer);
+        IS_DETACHED.with(|is| is.set(outer));
         let ended = if ended { work.take() } else { None };
         drop(work);
         drop(ended);
