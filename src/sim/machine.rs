@@ -7,11 +7,11 @@ use std::collections::{BTreeSet, BinaryHeap, HashMap};
 use super::clocks::Clocks;
 use super::log::{Ending, Race, SimEvent, SimLog};
 use super::points::Points;
-use super::simulation::Simulation;
+use super::simulation::{Simulation, on};
 use crate::device::sim::Chooser;
 use crate::error::{Kind, Result};
 use crate::graph::{NodeId, Rows};
-use crate::plan::{Point, Step, StreamKind};
+use crate::plan::{Point, Step};
 
 /// A machine with the programs of one simulation.
 pub(super) struct Machine<'a> {
@@ -273,11 +273,8 @@ impl<'a> Machine<'a> {
         let faults = &self.simulation.faults;
         let own_us = self.simulation.shape.nodes()[node.index()].cost_us;
         let cost_us = self.controls_us.get(&node).copied().unwrap_or(own_us) * faults.factor(node);
-        let lost_us = match self.simulation.programs[stream as usize].0 {
-            StreamKind::Device(device) => faults.lost_us(device),
-            StreamKind::Host => None,
-        };
-        match lost_us {
+        let kind = self.simulation.programs[stream as usize].0;
+        match faults.lost_us(kind, on(&self.simulation.on, stream)) {
             Some(lost_us) if lost_us < self.now_us + cost_us => (Ending::Lost, (lost_us - self.now_us).max(0.0)),
             _ if faults.does_fail(node) => (Ending::Failed, cost_us),
             _ => (Ending::Done, cost_us),

@@ -8,7 +8,7 @@ use anabranch::graph::{Backend, Communication, Control, Exchange, NodeId, Peer, 
 use anabranch::plan::Schedule;
 use anabranch::policy::{CriticalPath, MinStreams, PerOperator, Policy, ReadySet, Single};
 use anabranch::scope::{Max, Sum};
-use anabranch::sim::{Links, Simulation, Slots};
+use anabranch::sim::{Ending, Faults, Links, SimEvent, Simulation, Slots};
 use anabranch::{Graph, Ranked};
 
 use crate::dice::Dice;
@@ -170,6 +170,43 @@ fn a_collective_begins_when_all_ranks_have_come_and_work_goes_on_beside_it() {
     assert_eq!(takes_us(&shape, 4), 50.0 + f64::max(broadcast + reduce, 20.0));
     shape.order(sum, other);
     assert_eq!(takes_us(&shape, 4), 50.0 + broadcast + reduce + 20.0);
+}
+
+#[test]
+fn what_waits_for_a_lost_rank_is_skipped_and_the_rest_goes_on() {
+    // Seen to fail when only devices were lost, and when links outlived their rank.
+    let mut shape = Shape::new();
+    let first = node(&mut shape, "first", (10.0, 5000), None);
+    let sum = node(&mut shape, "sum", (1.0, 1000), None);
+    let behind = node(&mut shape, "behind", (1.0, 0), None);
+    node(&mut shape, "beside", (30.0, 0), None);
+    let told = node(&mut shape, "told", (1.0, 0), Some(0));
+    let tells = node(&mut shape, "tells", (1.0, 5000), Some(1));
+    shape.order(first, sum);
+    shape.order(sum, behind);
+    shape.read(tells, 0, told);
+    shape.nodes_mut()[sum.index()].communication =
+        Some(Arc::new(Communication::new(Exchange::AllReduce { operator: "+".into() })));
+    let schedules = shape.schedule_ranks(3, &Ranked::default()).unwrap();
+    let simulation = Simulation::of_ranks(&schedules, &Links::new(2.0, 1.0).unwrap()).unwrap();
+    let ends = |rank: u32, at_us: f64, node: &str| {
+        let log = simulation.clone().faults(Faults::new(1).lose_rank(rank, at_us)).run().unwrap();
+        let ended = log.events().iter().filter_map(|event| match *event {
+            SimEvent::End { node, ending, .. } => Some((simulation.shape().nodes()[node.index()].name.to_string(), ending)),
+            _ => None,
+        });
+        let mut ends: Vec<Ending> = ended.filter(|(name, _)| name == node).map(|(_, ending)| ending).collect();
+        ends.sort_by_key(|ending| ending.to_string());
+        ends
+    };
+    use Ending::{Done, Lost, Skipped};
+    assert_eq!(ends(2, 5.0, "first"), [Done, Done, Lost]);
+    assert_eq!(ends(2, 5.0, "behind"), [Skipped, Skipped, Skipped]);
+    assert_eq!(ends(2, 5.0, "beside"), [Done, Done, Lost]);
+    assert_eq!((ends(2, 5.0, "tells"), ends(2, 5.0, "told")), (vec![Done], vec![Done]));
+    // The message takes 7 us, and its rank is lost before it has ended.
+    assert_eq!((ends(1, 4.0, "tells"), ends(1, 4.0, "told")), (vec![Done], vec![Skipped]));
+    assert_eq!(ends(0, 100.0, "behind"), [Done, Done, Done]);
 }
 
 #[test]
