@@ -3,10 +3,10 @@
 //!
 //! Method: two processes on one machine. A ping-pong awaits each message; an all-reduce is awaited before the
 //! next one. Each sends what the one before has received. C makes the same calls, which do not block, and
-//! waits for each; and MPI's blocking calls. A figure is the median of ten parts of a program's run, in C
-//! too. It is taken again if the machine was disturbed (`run/quiet.rs`): two cores of a virtual machine that
-//! are one core of its host for a while do not count as two. Each round starts all programs, one after the
-//! other. The tables give medians over the rounds.
+//! waits for each; and MPI's blocking calls. A figure of an exchange is the median of ten parts of a program's
+//! run, in C too. A figure is taken again if the machine was disturbed before it or behind it
+//! (`run/quiet.rs`): two cores of a virtual machine that are one core of its host do not count as two. Each
+//! round starts all programs, one after the other. The tables give medians over the rounds.
 //!
 //! *Overlap*: an all-reduce to which the other rank comes 20 ms late, and a node that computes for about 20
 //! ms, alone and in one graph. Ideal is the longer of the two.
@@ -50,7 +50,7 @@ use crate::table::{Table, median};
 const RANK: &str = "ANABRANCH_BENCH_RANK";
 /// Sizes in bytes, and how many exchanges are timed.
 const SIZES: [(usize, usize); 6] =
-    [(8, 20_000), (1 << 10, 20_000), (1 << 16, 3_000), (1 << 20, 400), (1 << 24, 20), (1 << 26, 8)];
+    [(8, 20_000), (1 << 10, 20_000), (1 << 16, 3_000), (1 << 20, 400), (1 << 24, 20), (1 << 26, 10)];
 
 /// Compares exchanges between ranks with those in C.
 #[derive(Parser)]

@@ -71,8 +71,12 @@ static void swap(void **one, void **other) {
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    if (argc != 3) {
+        fprintf(stderr, "arguments: BYTES ROUNDS\n");
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    }
     long bytes = atol(argv[1]), rounds = atol(argv[2]) / PARTS;
-    if (argc != 3 || rounds < 1) rounds = 1;
+    if (rounds < 1) rounds = 1;
     void *out = malloc(bytes), *in = malloc(bytes);
     memset(out, 1, bytes);
     memset(in, 1, bytes);

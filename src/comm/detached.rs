@@ -18,6 +18,15 @@ pub(super) fn is_detached() -> bool {
     IS_DETACHED.with(Cell::get)
 }
 
+/// Sets the flag back, also if the work panics.
+struct Back(bool);
+
+impl Drop for Back {
+    fn drop(&mut self) {
+        IS_DETACHED.with(|is| is.set(self.0));
+    }
+}
+
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 struct Detached {
@@ -55,9 +64,9 @@ impl Wake for Detached {
 impl Detached {
     fn poll(&self, cx: &mut Context<'_>) {
         let mut work = lock(&self.work);
-        let outer = IS_DETACHED.with(|is| is.replace(true));
+        let back = Back(IS_DETACHED.with(|is| is.replace(true)));
         let ended = work.as_mut().is_some_and(|work| work.as_mut().poll(cx) == Poll::Ready(()));
-        IS_DETACHED.with(|is| is.set(outer));
+        drop(back);
         let ended = if ended { work.take() } else { None };
         drop(work);
         drop(ended);

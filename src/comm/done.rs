@@ -40,11 +40,14 @@ impl<T> Done<T> {
     }
 
     /// Notes that the future waits for its waker, or is gone.
+    #[cfg_attr(not(feature = "mpi"), allow(dead_code))]
     pub(super) fn leave(&self) {
-        // ORDERING: SeqCst, for the caller's protocol with its thread.
+        // ORDERING: SeqCst pairs with `rest` of the thread of `mpi/progress.rs`, which stores that it rests, and
+        // then looks here: the caller's next step is to load that.
         self.is_left.store(true, Ordering::SeqCst);
     }
 
+    #[cfg_attr(not(feature = "mpi"), allow(dead_code))]
     pub(super) fn is_left(&self) -> bool {
         // ORDERING: SeqCst, as in `leave`.
         self.is_left.load(Ordering::SeqCst)

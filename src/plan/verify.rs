@@ -23,8 +23,8 @@ impl Shape {
     /// after all parts. A node that reads only the shape and type of a value of a `gpu` or `mixed` node does
     /// not wait for it.
     ///
-    /// The check has no clock per stream. It searches backwards from each edge that is not ordered by its
-    /// stream or by a wait of its target. O(n + m) apart from those searches.
+    /// The check has no clock per stream. It searches a path for each edge that is not ordered by its stream
+    /// or by a wait of its target, from both ends. O(n + m) apart from those searches.
     ///
     /// # Errors
     /// The first fault. The error names the nodes of the unordered edge or of the redundant wait, or the

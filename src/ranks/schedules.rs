@@ -79,7 +79,8 @@ impl Shape {
     /// its rank. Ranks that run only the nodes of all ranks share a schedule.
     ///
     /// # Errors
-    /// As [`Shape::schedule_with`]; if there are no ranks, or more than 65,536; in addition those of
+    /// As [`Shape::schedule_with`]; if there are no ranks, or more than 65,536; if the nodes or edges of all
+    /// ranks together are 2³² or more; in addition those of
     /// [`Graph::compile_for`](crate::Graph::compile_for), except that a shape does not know which values are
     /// the same on all ranks.
     ///

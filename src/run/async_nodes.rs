@@ -169,7 +169,7 @@ impl RunInner {
                 }
             }
             // A program that parks takes no fuel. Futures that wake themselves must not keep the poll.
-            if !queue.has_fuel() && queue.is_spent() {
+            if live.wakes.is_some() && !queue.has_fuel() && queue.is_spent() {
                 return false;
             }
         }

@@ -96,8 +96,9 @@ thread_local! {
     static HAS_OTHERS: Cell<Option<bool>> = const { Cell::new(None) };
 }
 
-/// Returns whether this thread polls a future of an executor that has nothing else for it. If such a future
-/// wakes itself, it is polled again at once.
+/// Returns whether this thread polls a future of an executor that has nothing else for it now. If such a
+/// future wakes itself, it is most likely polled again soon. The executor does not know what the code around
+/// it does: the flow that pushes an operation, or the other futures of its task.
 #[cfg_attr(not(feature = "mpi"), allow(dead_code))]
 pub(crate) fn has_nothing_else() -> bool {
     HAS_OTHERS.try_with(|has_others| has_others.get() == Some(false)).unwrap_or(false)

@@ -3,7 +3,9 @@
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Waker};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Context, Wake, Waker};
 
 use anabranch::scope::Sum;
 use anabranch::{Executor, Flow, Graph, Inputs, take};
@@ -39,9 +41,20 @@ fn messages_of_any_length_go_back_and_forth() {
     });
 }
 
+/// Counts wakes.
+#[derive(Default)]
+struct Wakes(AtomicUsize);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
 #[test]
 fn an_exchange_that_is_not_polled_goes_on() {
-    // Seen to fail when the thread slept while requests were in flight that their futures had not left.
+    // Seen to fail when the thread slept while requests were in flight that their futures had not left, and when
+    // it forgot the stall.
     each_rank(2, "flows::an_exchange_that_is_not_polled_goes_on", |world| {
         let (exec, rank) = (Executor::inline(), world.rank());
         let mut g = Graph::new();
@@ -52,20 +65,29 @@ fn an_exchange_that_is_not_polled_goes_on() {
         let run = || exec.run(&plan, Inputs::new());
         // Then the ranks know it, and begin it together with its comparison.
         (0..2).for_each(|_| drop(block_on(run()).unwrap()));
-        let mut last = pin!(run());
-        if rank == 0 {
-            // It wakes itself: this thread has nothing else. A poll ends before the request is left to the thread.
-            assert!(last.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-            note("polled");
-            wait_for_note("ended");
-        } else {
-            wait_for_note("polled");
-        }
-        let sum: Arc<Vec<f64>> = block_on(last).unwrap().take("sum").unwrap();
-        assert_eq!(sum[0], 2.0);
-        if rank == 1 {
-            note("ended");
-        }
+        // Returns the wakes of an exchange that is polled once, before the other rank comes to it.
+        let wakes_of = |round: u32| {
+            let (mut run, wakes, mut found) = (pin!(run()), Arc::<Wakes>::default(), 0);
+            if rank == 0 {
+                let waker = Waker::from(wakes.clone());
+                assert!(run.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+                found = wakes.0.load(Relaxed);
+                note(&format!("{round} polled"));
+                wait_for_note(&format!("{round} ended"));
+            } else {
+                wait_for_note(&format!("{round} polled"));
+            }
+            let sum: Arc<Vec<f64>> = block_on(run).unwrap().take("sum").unwrap();
+            assert_eq!(sum[0], 2.0);
+            if rank == 1 {
+                note(&format!("{round} ended"));
+            }
+            found
+        };
+        // This thread has nothing else, so exchanges wake themselves, until one was not polled for a while. (Not the
+        // first one, if this process lost its core for as long.)
+        let wakes: Vec<usize> = (0..10).map(wakes_of).collect();
+        assert_eq!(wakes[9], 0, "{wakes:?}");
     });
 }
 

@@ -140,8 +140,6 @@ pub(super) struct Path<H> {
     pub(super) world: H,
     /// Whether the process has come to its end.
     is_ending: AtomicBool,
-    /// Whether a poll has driven the requests.
-    is_polled: AtomicBool,
 }
 
 struct State<H> {
@@ -179,13 +177,7 @@ impl<H: Handle> Path<H> {
     pub(super) fn new(calls: Calls<H>) -> Self {
         let world = calls.constants.world;
         let state = State { calls, flying: Vec::new(), steps: 0, is_closed: false, copy_fault: None };
-        Self {
-            commands: Mutex::default(),
-            state: Mutex::new(state),
-            world,
-            is_ending: AtomicBool::new(false),
-            is_polled: AtomicBool::new(false),
-        }
+        Self { commands: Mutex::default(), state: Mutex::new(state), world, is_ending: AtomicBool::new(false) }
     }
 
     /// Makes other calls, in the place of commands.
@@ -235,8 +227,6 @@ impl<H: Handle> Path<H> {
 
     /// Carries out commands and tests requests, if no other thread does.
     pub(super) fn try_drive(&self) {
-        // ORDERING: Relaxed: it decides only when the thread looks again.
-        self.is_polled.store(true, Ordering::Relaxed);
         loop {
             let Ok(state) = self.state.try_lock() else { return };
             self.drive_locked(state);
@@ -246,10 +236,9 @@ impl<H: Handle> Path<H> {
         }
     }
 
-    /// Returns whether a poll has driven the requests since the last call.
-    pub(super) fn take_polled(&self) -> bool {
-        // ORDERING: Relaxed: as in `try_drive`.
-        self.is_polled.swap(false, Ordering::Relaxed)
+    /// Returns the state as the last drive has left it.
+    pub(super) fn remaining(&self) -> Remaining {
+        lock(&self.state).remaining()
     }
 
     /// Carries out commands and tests requests.
@@ -267,7 +256,7 @@ impl<H: Handle> Path<H> {
         let commands = std::mem::take(&mut *lock(&self.commands));
         commands.into_iter().for_each(|command| state.begin(command, &mut ends));
         state.test(&mut ends);
-        let remaining = if state.flying.is_empty() { Remaining::Nothing } else { state.remaining() };
+        let remaining = state.remaining();
         drop(state);
         ends.into_iter().for_each(|End { done, end, .. }| done.set(end));
         remaining
@@ -300,6 +289,9 @@ impl<H: Handle> State<H> {
 
     fn remaining(&self) -> Remaining {
         let flying = self.flying.iter();
+        if self.flying.is_empty() {
+            return Remaining::Nothing;
+        }
         Remaining::Requests {
             steps: self.steps,
             bytes: flying.clone().map(|flying| flying.buffers.bytes).sum(),

@@ -1,14 +1,21 @@
 //! The futures of requests, and the thread that drives requests while no poll does.
 //!
 //! ```text
-//!  a request       is polled for the first time     the poll tests it for SPIN
-//!                  its thread has nothing else      wakes itself, and is tested again: for POLLED
-//!                  else                             is left to the thread, which wakes the future
+//!  a request       event                                      it
+//!                  first poll                                 is tested for SPIN
+//!                  poll on a thread with nothing else         wakes itself, to be tested again: for POLLED
+//!                  else, or dropped                           is left to the thread, which wakes the future
 //!
-//!  the thread      requests are left to it          tests them; sleeps longer and longer after AWAKE
-//!                  polls drive the requests         dozes: looks every DOZE whether they still do
-//!                  else                             sleeps until it is woken
+//!  the thread      event                                      next
+//!  any             a request is left                          WORKS: it tests all, with longer and longer sleeps after AWAKE
+//!  WORKS, DOZES    none is left, and polls test them          DOZES: it looks again after DOZE
+//!  DOZES           none was polled for POLLED                 WORKS: the executor does other work
+//!  WORKS, DOZES    none was there for DOZE                    SLEEPS
+//!  SLEEPS          a request wakes itself                     WORKS, then DOZES
 //! ```
+//! An executor may do other work after all: the code of a flow computes before it awaits, or a task is not
+//! polled. Then requests wait for up to DOZE. So after each such stall, more and more of the next
+//! requests are left to the thread at once.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -22,17 +29,20 @@ use crate::comm::detached::is_detached;
 use crate::comm::done::{AWAKE, pause};
 use crate::error::{Error, Kind, Result};
 use crate::runtime::has_nothing_else;
-use crate::sync::{AtomicU32, OnceLock, Ordering, Thread, current, park, park_for, spawn, spin_loop};
+use crate::sync::{AtomicU32, AtomicU64, OnceLock, Ordering, Thread, current, park, park_for, spawn, spin_loop};
 
-/// The longest time that the first poll tests its request. A message between two processes of one machine
-/// takes about 1 µs.
-const SPIN: Duration = Duration::from_micros(20);
+/// The longest time that the first poll tests its request, and twice that if its thread has nothing else. A
+/// message between two processes of one machine takes about 1 µs.
+const SPIN: Duration = Duration::from_micros(10);
 /// The time for which a request is polled again and again. To leave it to the thread, and to be woken by it,
 /// takes 10 to 40 µs; an exchange of 1 MiB takes 100 to 300.
 const POLLED: Duration = Duration::from_micros(400);
 /// The time between two looks of the thread at requests that are polled. With 100 µs, messages of 8 bytes
 /// took 1.7 times as long: a timer is dear in a virtual machine.
 const DOZE: Duration = Duration::from_millis(10);
+/// The requests that are left at once after the first stall. After each further one, twice as many.
+const WARY_MIN: u32 = 64;
+const WARY_MAX: u32 = 1 << 20;
 /// The time for which the thread stays awake in addition, for a byte that is moved: twice as long as that
 /// takes.
 const NS_PER_BYTE: Duration = Duration::from_nanos(2);
@@ -46,13 +56,19 @@ pub(super) struct Progress<H> {
     pub(super) path: Path<H>,
     /// What the thread does: [`WORKS`], [`DOZES`] or [`SLEEPS`].
     state: AtomicU32,
+    /// The number of next requests that do not wake themselves.
+    wary: AtomicU32,
     thread: OnceLock<Thread>,
+    begin: Instant,
+    /// The time of the last poll of a request, since `begin`.
+    polled_ns: AtomicU64,
 }
 
 impl<H: Handle> Progress<H> {
     /// Starts the thread.
     pub(super) fn start(path: Path<H>) -> Result<Arc<Self>> {
-        let progress = Arc::new(Self { path, state: AtomicU32::new(WORKS), thread: OnceLock::new() });
+        let (state, wary, polled_ns) = (AtomicU32::new(WORKS), AtomicU32::new(0), AtomicU64::new(0));
+        let progress = Arc::new(Self { path, state, wary, thread: OnceLock::new(), begin: Instant::now(), polled_ns });
         let own = progress.clone();
         spawn("anabranch-mpi".into(), move || own.run())
             .map_err(|error| -> Error { Error::with_source(Kind::Thread, error.into()) })?;
@@ -61,26 +77,57 @@ impl<H: Handle> Progress<H> {
 
     fn run(&self) {
         let _ = self.thread.set(current());
-        let (mut last, mut since) = (Remaining::Nothing, Instant::now());
+        let (mut last, mut since, mut stalls) = (Remaining::Nothing, Instant::now(), 0);
+        let mut has_dozed = false;
         loop {
-            let polls_drive = self.path.take_polled();
+            let unpolled = self.unpolled();
+            if has_dozed && unpolled > POLLED && matches!(self.path.remaining(), Remaining::Requests { are_left: false, .. }) {
+                self.note_stall(stalls);
+                stalls += 1;
+            }
             let remaining = self.path.drive();
             if remaining != last {
                 (last, since) = (remaining, Instant::now());
             }
+            has_dozed = false;
             match remaining {
-                Remaining::Nothing if !polls_drive => self.rest(SLEEPS),
-                Remaining::Requests { bytes, are_left, .. } if are_left || !polls_drive => {
+                Remaining::Nothing if unpolled > DOZE => self.rest(SLEEPS),
+                Remaining::Requests { bytes, are_left, .. } if are_left || unpolled > POLLED => {
                     pause(since.elapsed(), AWAKE + NS_PER_BYTE * bytes.min(1 << 30) as u32);
                 }
-                _ => self.rest(DOZES),
+                _ => {
+                    self.rest(DOZES);
+                    has_dozed = true;
+                }
             }
         }
     }
 
+    /// Returns the time since the last poll of a request.
+    fn unpolled(&self) -> Duration {
+        // ORDERING: Relaxed: it decides only which thread tests a request.
+        self.begin.elapsed().saturating_sub(Duration::from_nanos(self.polled_ns.load(Ordering::Relaxed)))
+    }
+
+    /// Notes that requests that wake themselves were not polled while the thread dozed.
+    fn note_stall(&self, earlier: u32) {
+        // ORDERING: Relaxed: it decides only which thread tests a request.
+        self.wary.store((WARY_MIN << earlier.min(20)).min(WARY_MAX), Ordering::Relaxed);
+    }
+
+    /// Returns whether a request may wake itself.
+    fn may_be_polled(&self) -> bool {
+        // ORDERING: Relaxed: as in `note_stall`. Two requests at once may count as one.
+        let wary = self.wary.load(Ordering::Relaxed);
+        if wary > 0 {
+            self.wary.store(wary - 1, Ordering::Relaxed);
+        }
+        wary == 0
+    }
+
     /// Rests until it is woken, or until a doze is over.
     fn rest(&self, how: u32) {
-        // ORDERING: SeqCst, with the swap in `attend`: either this thread sees the request of that caller, or
+        // ORDERING: SeqCst, with the swap in `leave`: either this thread sees the request of that caller, or
         // the caller sees that the thread rests.
         self.state.store(how, Ordering::SeqCst);
         match (how, self.path.drive()) {
@@ -92,8 +139,8 @@ impl<H: Handle> Progress<H> {
         self.state.store(WORKS, Ordering::Relaxed);
     }
 
-    /// Lets the thread drive a request that its future has left.
-    fn attend(&self, done: &Done) {
+    /// Leaves a request to the thread.
+    fn leave(&self, done: &Done) {
         done.leave();
         // ORDERING: SeqCst, as in `rest`.
         if self.state.swap(WORKS, Ordering::SeqCst) != WORKS {
@@ -101,8 +148,8 @@ impl<H: Handle> Progress<H> {
         }
     }
 
-    /// Lets the thread look now and then at requests that are polled.
-    fn watch(&self) {
+    /// Lets the thread look now and then whether requests that wake themselves are polled.
+    fn begin_to_doze(&self) {
         // ORDERING: SeqCst, as in `rest`: this caller's request is in the path.
         if self.state.compare_exchange(SLEEPS, WORKS, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
             self.wake();
@@ -143,7 +190,7 @@ impl<H: Handle> Progress<H> {
     pub(super) fn request(self: &Arc<Self>, start: Start<H>, buffers: Buffers) -> Request<H> {
         let done = Arc::new(Done::default());
         self.path.add(Command { start, buffers, done: done.clone() });
-        Request { progress: self.clone(), done, first_poll: None, has_ended: false }
+        Request { progress: self.clone(), done, first_poll: None, wakes_itself: false, has_ended: false }
     }
 }
 
@@ -152,13 +199,15 @@ pub(super) struct Request<H: Handle> {
     progress: Arc<Progress<H>>,
     done: Arc<Done>,
     first_poll: Option<Instant>,
+    /// Whether it may wake itself.
+    wakes_itself: bool,
     has_ended: bool,
 }
 
 impl<H: Handle> Drop for Request<H> {
     fn drop(&mut self) {
         if !self.has_ended {
-            self.progress.attend(&self.done);
+            self.progress.leave(&self.done);
         }
     }
 }
@@ -182,24 +231,32 @@ impl<H: Handle> Request<H> {
         let begin = Instant::now();
         let is_first = self.first_poll.is_none();
         let first_poll = *self.first_poll.get_or_insert(begin);
+        let polled_ns = (begin - self.progress.begin).as_nanos() as u64;
+        // ORDERING: Relaxed: as in `unpolled`.
+        self.progress.polled_ns.store(polled_ns, Ordering::Relaxed);
+        let is_alone = has_nothing_else() && !is_detached();
+        let most = if is_alone { 2 * SPIN } else { SPIN };
         loop {
             self.progress.path.try_drive();
             if let Poll::Ready(end) = self.done.poll(None) {
                 return Poll::Ready(end);
             }
-            if !is_first || is_detached() || begin.elapsed() > SPIN {
+            if !is_first || is_detached() || begin.elapsed() > most {
                 break;
             }
             spin_loop();
         }
-        if has_nothing_else() && !is_detached() && first_poll.elapsed() < POLLED {
-            self.progress.watch();
+        if is_first {
+            self.wakes_itself = is_alone && self.progress.may_be_polled();
+        }
+        if self.wakes_itself && is_alone && first_poll.elapsed() < POLLED {
+            self.progress.begin_to_doze();
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
         let end = self.done.poll(Some(cx.waker()));
         if end.is_pending() {
-            self.progress.attend(&self.done);
+            self.progress.leave(&self.done);
         }
         end
     }
