@@ -3,8 +3,8 @@
 //!
 //! Method: two processes on one machine. A ping-pong awaits each message; an all-reduce is awaited before the
 //! next one. Each sends what the one before has received. C makes the same calls, which do not block, and
-//! waits for each; and MPI's blocking calls. A figure of an exchange is the median of ten parts of a program's
-//! run, in C too. A figure is taken again if the machine was disturbed before it or behind it
+//! waits for each; and MPI's blocking calls. A figure of an exchange is the median of ten parts of a
+//! program's run, in C too. A figure is taken again if the machine was disturbed before it or behind it
 //! (`run/quiet.rs`): two cores of a virtual machine that are one core of its host do not count as two. Each
 //! round starts all programs, one after the other. The tables give medians over the rounds.
 //!

@@ -42,8 +42,8 @@ impl<T> Done<T> {
     /// Notes that the future waits for its waker, or is gone.
     #[cfg_attr(not(feature = "mpi"), allow(dead_code))]
     pub(super) fn leave(&self) {
-        // ORDERING: SeqCst pairs with `rest` of the thread of `mpi/progress.rs`, which stores that it rests, and
-        // then looks here: the caller's next step is to load that.
+        // ORDERING: SeqCst pairs with `rest` in `mpi/progress.rs`: the thread stores that it rests, and then
+        // looks here. The caller's next step is to load that.
         self.is_left.store(true, Ordering::SeqCst);
     }
 

@@ -1,5 +1,5 @@
-//! Injected faults: nodes fail or take longer, and devices and ranks are lost. The fault of a node depends on the seed
-//! and the node only, not on the order of events.
+//! Injected faults: nodes fail or take longer, and devices and ranks are lost. The fault of a node depends on
+//! the seed and the node only, not on the order of events.
 
 use crate::device::sim::Draw;
 use crate::graph::{COST_US_MAX, NodeId};
@@ -64,9 +64,9 @@ impl Faults {
     }
 
     /// Sets that a rank is lost at this time, in microseconds: in a simulation
-    /// [of all ranks](crate::sim::Simulation::of_ranks). Nodes on it, and messages from it, that have not ended
-    /// by then fail; what waits for them on other ranks is skipped. Loops and branches have inner graphs
-    /// without faults.
+    /// [of all ranks](crate::sim::Simulation::of_ranks). Nodes on it, and messages from it, that have not
+    /// ended by then fail; what waits for them on other ranks is skipped. Loops and branches have inner
+    /// graphs without faults.
     ///
     /// # Examples
     /// ```
@@ -112,8 +112,8 @@ impl Faults {
         if self.stall > 0.0 && draw.is_hit(self.stall) { self.stall_factor } else { 1.0 }
     }
 
-    /// Returns the time at which a stream is lost, in microseconds: with its device, or with its rank. Returns
-    /// None if it is not lost.
+    /// Returns the time at which a stream is lost with its device or its rank, in microseconds. None if it is
+    /// not lost.
     pub(super) fn lost_us(&self, kind: StreamKind, on: On) -> Option<f64> {
         let is_device = |&(lost, _): &(u32, f64)| kind == StreamKind::Device(lost);
         let is_rank = |&(lost, _): &(u32, f64)| on == On::Rank(lost) || on == On::Link(lost);

@@ -53,8 +53,8 @@ impl Wake for Wakes {
 
 #[test]
 fn an_exchange_that_is_not_polled_goes_on() {
-    // Seen to fail when the thread slept while requests were in flight that their futures had not left, and when
-    // it forgot the stall.
+    // Seen to fail when the thread slept while requests were in flight that their futures had not left, and
+    // when it forgot the stall.
     each_rank(2, "flows::an_exchange_that_is_not_polled_goes_on", |world| {
         let (exec, rank) = (Executor::inline(), world.rank());
         let mut g = Graph::new();
@@ -84,8 +84,8 @@ fn an_exchange_that_is_not_polled_goes_on() {
             }
             found
         };
-        // This thread has nothing else, so exchanges wake themselves, until one was not polled for a while. (Not the
-        // first one, if this process lost its core for as long.)
+        // This thread has nothing else, so exchanges wake themselves, until one was not polled for a while.
+        // (Not the first one, if this process lost its core for as long.)
         let wakes: Vec<usize> = (0..10).map(wakes_of).collect();
         assert_eq!(wakes[9], 0, "{wakes:?}");
     });

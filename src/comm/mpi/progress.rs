@@ -7,7 +7,7 @@
 //!                  else, or dropped                           is left to the thread, which wakes the future
 //!
 //!  the thread      event                                      next
-//!  any             a request is left                          WORKS: it tests all, with longer and longer sleeps after AWAKE
+//!  any             a request is left                          WORKS: it tests all; sleeps between after AWAKE
 //!  WORKS, DOZES    none is left, and polls test them          DOZES: it looks again after DOZE
 //!  DOZES           none was polled for POLLED                 WORKS: the executor does other work
 //!  WORKS, DOZES    none was there for DOZE                    SLEEPS

@@ -119,7 +119,8 @@ impl EngineCore {
 
     /// Returns whether the thread that runs an operation may have others to run.
     pub(super) fn may_have_others(&self) -> bool {
-        // In a poll, what its batch had was passed on before (`next`). In a push, the code that pushes comes next.
+        // In a poll, what its batch had was passed on before (`next`). In a push, the code that pushes comes
+        // next.
         !self.is_inline() || !self.ready.is_empty()
     }
 
