@@ -288,14 +288,13 @@ impl<H: Handle> State<H> {
     }
 
     fn remaining(&self) -> Remaining {
-        let flying = self.flying.iter();
         if self.flying.is_empty() {
             return Remaining::Nothing;
         }
         Remaining::Requests {
             steps: self.steps,
-            bytes: flying.clone().map(|flying| flying.buffers.bytes).sum(),
-            are_left: flying.clone().any(|flying| flying.done.is_left()),
+            bytes: self.flying.iter().map(|flying| flying.buffers.bytes).sum(),
+            are_left: self.flying.iter().any(|flying| flying.done.is_left()),
         }
     }
 
