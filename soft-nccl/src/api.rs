@@ -2,11 +2,11 @@
 
 use std::cell::RefCell;
 use std::ffi::{c_char, c_int, c_void};
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::clique::Collective;
 use crate::combine::bytes_of;
-use crate::communicator::{self, CUDA_ERROR, INVALID_ARGUMENT, INVALID_USAGE, Launch, SUCCESS, Work};
+use crate::communicator::{self, CUDA_ERROR, INVALID_ARGUMENT, INVALID_USAGE, Launch, REMOTE_ERROR, SUCCESS, SYSTEM_ERROR};
+use crate::frames::{Collective, Work};
+use crate::hub;
 use crate::wire::Control;
 
 type Comm = usize;
@@ -77,11 +77,7 @@ extern "C" fn ncclGetVersion(version: *mut c_int) -> c_int {
 
 #[unsafe(no_mangle)]
 extern "C" fn ncclGetUniqueId(id: *mut Id) -> c_int {
-    static LAST: AtomicU64 = AtomicU64::new(0);
-    let mut bytes = [0; 128];
-    // ORDERING: Relaxed: the numbers only have to differ.
-    bytes[..8].copy_from_slice(&LAST.fetch_add(1, Ordering::Relaxed).to_ne_bytes());
-    put(id, Id(bytes))
+    hub::open().map_or(SYSTEM_ERROR, |hub| put(id, Id(hub.to_id())))
 }
 
 #[unsafe(no_mangle)]
@@ -129,11 +125,11 @@ extern "C" fn ncclGetErrorString(code: c_int) -> *const c_char {
     let text = match code {
         SUCCESS => c"no error",
         CUDA_ERROR => c"unhandled cuda error",
-        2 => c"unhandled system error",
+        SYSTEM_ERROR => c"unhandled system error",
         3 => c"internal error",
         INVALID_ARGUMENT => c"invalid argument",
         INVALID_USAGE => c"invalid usage",
-        6 => c"remote process exited or there was a network error",
+        REMOTE_ERROR => c"remote process exited or there was a network error",
         7 => c"operation in progress",
         _ => c"unknown result code",
     };

@@ -1,151 +1,94 @@
-//! The ranks of a communicator, and what they give each other. A rank that waits here is a kernel at work.
+//! The operations of the ranks that have one id: what each rank has given, and what it gets.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, LazyLock, Mutex, PoisonError, Weak};
 
 use crate::combine::combined;
-use crate::lock;
+use crate::frames::{Collective, Work};
 
-/// A collective, with all that must be the same on all ranks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Collective {
-    AllReduce { count: usize, of: i32, by: i32 },
-    ReduceScatter { count: usize, of: i32, by: i32 },
-    AllGather { bytes: usize },
-    Broadcast { bytes: usize, root: i32 },
-}
-
-/// The ranks that have one id.
 pub(crate) struct Clique {
     size: usize,
-    state: Mutex<State>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct State {
-    joined: usize,
-    /// The collectives that not all ranks have left, by number: for each rank what it does, and its bytes.
-    meetings: HashMap<u64, Meeting>,
+    /// The number of collectives that each rank has begun.
+    begun: Vec<u64>,
+    /// The collectives that not all ranks have begun, by number.
+    meetings: HashMap<u64, Vec<Option<Given>>>,
     /// The messages that no rank has taken yet, from one rank to another.
     mail: HashMap<(usize, usize), VecDeque<Vec<u8>>>,
+    /// The exchange that each rank waits for.
+    exchanges: Vec<Option<Exchange>>,
 }
 
-struct Meeting {
-    given: Vec<Option<(Collective, Arc<[u8]>)>>,
-    left: usize,
+/// What a rank does, and its bytes.
+type Given = (Collective, Vec<u8>);
+
+struct Exchange {
+    send: Option<usize>,
+    receive: Option<usize>,
+    received: Vec<u8>,
 }
 
-type Id = [u8; 128];
-
-static CLIQUES: LazyLock<Mutex<HashMap<Id, Weak<Clique>>>> = LazyLock::new(Mutex::default);
+/// The ranks whose operations have ended, and the bytes that they get.
+pub(crate) type Made = Vec<(usize, Vec<u8>)>;
 
 impl Clique {
-    /// Joins the ranks that have this id.
-    pub(crate) fn join(id: Id, size: usize) -> Arc<Self> {
-        let mut all = lock(&CLIQUES);
-        all.retain(|_, clique| clique.strong_count() > 0);
-        let known = all.get(&id).and_then(Weak::upgrade);
-        let clique = known.unwrap_or_else(|| {
-            let clique = Arc::new(Self { size, state: Mutex::default(), changed: Condvar::new() });
-            all.insert(id, Arc::downgrade(&clique));
-            clique
-        });
-        lock(&clique.state).joined += 1;
-        clique
+    pub(crate) fn new(size: usize) -> Self {
+        let exchanges = (0..size).map(|_| None).collect();
+        Self { size, begun: vec![0; size], meetings: HashMap::new(), mail: HashMap::new(), exchanges }
     }
 
-    pub(crate) fn is_complete(&self) -> bool {
-        lock(&self.state).joined >= self.size
-    }
-
-    /// Wakes the kernels that wait, after one of them was told to end.
-    pub(crate) fn wake(&self) {
-        drop(lock(&self.state));
-        self.changed.notify_all();
-    }
-
-    /// Gives the bytes of a rank, and waits for those of all ranks. Returns the bytes that the rank gets, or
-    /// None if it was aborted. If the ranks do different things, all of them wait for ever.
-    pub(crate) fn meet(
-        &self,
-        number: u64,
-        rank: usize,
-        what: Collective,
-        given: &[u8],
-        is_aborted: &AtomicBool,
-    ) -> Option<Vec<u8>> {
-        let given: Arc<[u8]> = given.into();
-        self.change(|state| {
-            let meeting = state.meetings.entry(number).or_insert_with(|| Meeting { given: vec![None; self.size], left: 0 });
-            meeting.given[rank] = Some((what, given));
-        });
-        let all: Vec<Arc<[u8]>> = self.wait(is_aborted, |state| {
-            let meeting = state.meetings.get_mut(&number)?;
-            let is_same = |given: &Option<(Collective, Arc<[u8]>)>| given.as_ref().is_some_and(|(other, _)| *other == what);
-            if !meeting.given.iter().all(is_same) {
-                return None;
+    /// Begins the next operation of a rank. Returns what has ended with it.
+    pub(crate) fn begin(&mut self, rank: usize, work: Work, given: Vec<u8>) -> Made {
+        match work {
+            Work::Collective(what) => self.meet(rank, what, given),
+            Work::Exchange { send, receive } => {
+                send.into_iter().for_each(|to| self.mail.entry((rank, to)).or_default().push_back(given.clone()));
+                self.exchanges[rank] = Some(Exchange { send, receive, received: Vec::new() });
+                self.exchange()
             }
-            let all = meeting.given.iter().flatten().map(|(_, bytes)| bytes.clone()).collect();
-            meeting.left += 1;
-            if meeting.left == self.size {
-                state.meetings.remove(&number);
-            }
-            Some(all)
-        })?;
-        Some(match what {
-            Collective::AllGather { .. } => all.concat(),
-            Collective::Broadcast { root, .. } => all[root as usize].to_vec(),
-            Collective::AllReduce { of, by, .. } => combined(of, by, &all),
+        }
+    }
+
+    /// If the ranks do different things, they wait for ever.
+    fn meet(&mut self, rank: usize, what: Collective, given: Vec<u8>) -> Made {
+        let number = self.begun[rank];
+        self.begun[rank] += 1;
+        let meeting = self.meetings.entry(number).or_insert_with(|| vec![None; self.size]);
+        meeting[rank] = Some((what, given));
+        let is_same = |given: &Option<Given>| given.as_ref().is_some_and(|(other, _)| *other == what);
+        if !meeting.iter().all(is_same) {
+            return Vec::new();
+        }
+        let all: Vec<Vec<u8>> = self.meetings.remove(&number).into_iter().flatten().flatten().map(|(_, given)| given).collect();
+        let parts: Vec<Vec<u8>> = match what {
+            Collective::AllGather { .. } => vec![all.concat(); self.size],
+            Collective::Broadcast { root, .. } => vec![all[root as usize].clone(); self.size],
+            Collective::AllReduce { of, by, .. } => vec![combined(of, by, &all); self.size],
             Collective::ReduceScatter { of, by, .. } => {
                 let sum = combined(of, by, &all);
                 let part = sum.len() / self.size;
-                sum[part * rank..][..part].to_vec()
+                (0..self.size).map(|rank| sum[part * rank..][..part].to_vec()).collect()
             }
-        })
+        };
+        parts.into_iter().enumerate().collect()
     }
 
-    /// Sends and receives, each with the other rank. Returns None if it was aborted. A send ends when its
-    /// message is taken.
-    pub(crate) fn exchange(
-        &self,
-        rank: usize,
-        send: Option<(usize, &[u8])>,
-        receive: Option<usize>,
-        is_aborted: &AtomicBool,
-    ) -> Option<Vec<u8>> {
-        if let Some((to, bytes)) = send {
-            self.change(|state| state.mail.entry((rank, to)).or_default().push_back(bytes.to_vec()));
-        }
-        let mut received = Vec::new();
-        if let Some(from) = receive {
-            received = self.wait(is_aborted, |state| state.mail.get_mut(&(from, rank))?.pop_front())?;
-            self.changed.notify_all();
-        }
-        if let Some((to, _)) = send {
-            self.wait(is_aborted, |state| state.mail.get(&(rank, to)).is_none_or(VecDeque::is_empty).then_some(()))?;
-        }
-        Some(received)
-    }
-
-    fn change(&self, change: impl FnOnce(&mut State)) {
-        change(&mut lock(&self.state));
-        self.changed.notify_all();
-    }
-
-    fn wait<R>(&self, is_aborted: &AtomicBool, mut ready: impl FnMut(&mut State) -> Option<R>) -> Option<R> {
-        let mut state = lock(&self.state);
-        loop {
-            // ORDERING: Relaxed: `wake` takes the lock after the store, so a kernel that has not seen it yet
-            // is woken behind it.
-            if is_aborted.load(Ordering::Relaxed) {
-                return None;
+    /// Gives the messages that have come to the ranks that receive them. A send ends when its message is
+    /// taken.
+    fn exchange(&mut self) -> Made {
+        for (rank, exchange) in self.exchanges.iter_mut().enumerate() {
+            let Some(exchange) = exchange else { continue };
+            let message = exchange.receive.and_then(|from| self.mail.get_mut(&(from, rank))?.pop_front());
+            if let Some(message) = message {
+                (exchange.receive, exchange.received) = (None, message);
             }
-            if let Some(result) = ready(&mut state) {
-                return Some(result);
-            }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+        let mail = &self.mail;
+        let ended = self.exchanges.iter_mut().enumerate().filter_map(|(rank, place)| {
+            let is_over = |exchange: &mut Exchange| {
+                let is_taken = |to| mail.get(&(rank, to)).is_none_or(VecDeque::is_empty);
+                exchange.receive.is_none() && exchange.send.is_none_or(is_taken)
+            };
+            Some((rank, place.take_if(is_over)?.received))
+        });
+        ended.collect()
     }
 }

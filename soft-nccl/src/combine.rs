@@ -1,7 +1,5 @@
 //! Reductions, in the order of the ranks.
 
-use std::sync::Arc;
-
 /// The numbers that can be combined.
 trait Number: Copy + PartialOrd {
     const BYTES: usize;
@@ -57,7 +55,7 @@ pub(crate) fn bytes_of(of: i32) -> Option<usize> {
 }
 
 /// Combines the bytes of all ranks, of a type and by an operator that were checked.
-pub(crate) fn combined(of: i32, by: i32, all: &[Arc<[u8]>]) -> Vec<u8> {
+pub(crate) fn combined(of: i32, by: i32, all: &[Vec<u8>]) -> Vec<u8> {
     match of {
         0 => reduce::<i8>(by, all),
         1 => reduce::<u8>(by, all),
@@ -70,7 +68,7 @@ pub(crate) fn combined(of: i32, by: i32, all: &[Arc<[u8]>]) -> Vec<u8> {
     }
 }
 
-fn reduce<T: Number>(by: i32, all: &[Arc<[u8]>]) -> Vec<u8> {
+fn reduce<T: Number>(by: i32, all: &[Vec<u8>]) -> Vec<u8> {
     let combine = |before: T, behind: T| match by {
         0 => before.add(behind),
         1 => before.multiply(behind),

@@ -1,17 +1,19 @@
 //! Communicators, by handle, and the operations that their kernels do.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 
-use crate::clique::{Clique, Collective};
 use crate::driver::Module;
+use crate::frames::Work;
+use crate::link::Link;
 use crate::lock;
 
 pub(crate) const SUCCESS: i32 = 0;
 pub(crate) const CUDA_ERROR: i32 = 1;
+pub(crate) const SYSTEM_ERROR: i32 = 2;
 pub(crate) const INVALID_ARGUMENT: i32 = 4;
 pub(crate) const INVALID_USAGE: i32 = 5;
+pub(crate) const REMOTE_ERROR: i32 = 6;
 pub(crate) const IN_PROGRESS: i32 = 7;
 
 /// How often a communicator says that a call is in progress.
@@ -20,16 +22,10 @@ const BUSY: u32 = 2;
 /// One rank.
 pub(crate) struct Communicator {
     size: usize,
-    member: Arc<Member>,
+    /// Its kernels have it, too. They may outlive the communicator, and must not unload its module.
+    link: Arc<Link>,
     module: Module,
     state: Mutex<State>,
-}
-
-/// A rank as its kernels see it. Kernels may outlive the communicator, and must not unload its module.
-struct Member {
-    rank: usize,
-    clique: Arc<Clique>,
-    is_aborted: AtomicBool,
 }
 
 #[derive(Default)]
@@ -39,7 +35,6 @@ struct State {
     /// The kernel of the last call, which is launched when the call is complete.
     next: Option<Launch>,
     error: Option<i32>,
-    collectives: u64,
 }
 
 /// A kernel on its way to its stream.
@@ -50,16 +45,11 @@ pub(crate) struct Launch {
     pub(crate) stream: usize,
 }
 
-pub(crate) enum Work {
-    Collective(Collective),
-    Exchange { send: Option<usize>, receive: Option<usize> },
-}
-
 #[derive(Default)]
 struct Registry {
     live: HashMap<u64, Arc<Communicator>>,
     /// Operations that are enqueued, by number.
-    operations: HashMap<u64, (Arc<Member>, Work, u64)>,
+    operations: HashMap<u64, (Arc<Link>, Work)>,
     /// Planned faults of a GPU: operations until it, and its code.
     faults: HashMap<u32, (u64, i32)>,
     aborted: HashMap<u32, u64>,
@@ -82,8 +72,8 @@ pub(crate) fn init(id: [u8; 128], size: i32, rank: i32) -> Result<u64, i32> {
     }
     let module = Module::load().map_err(|_| CUDA_ERROR)?;
     let (size, rank) = (size as usize, rank as usize);
-    let member = Arc::new(Member { rank, clique: Clique::join(id, size), is_aborted: AtomicBool::new(false) });
-    let communicator = Communicator { size, member, module, state: Mutex::default() };
+    let link = Link::join(&id, rank, size).map_err(|_| SYSTEM_ERROR)?;
+    let communicator = Communicator { size, link, module, state: Mutex::default() };
     let mut registry = lock(&REGISTRY);
     let handle = registry.number();
     registry.live.insert(handle, Arc::new(communicator));
@@ -105,9 +95,9 @@ pub(crate) fn free(handle: u64, is_aborted: bool) -> Result<(), i32> {
         communicator
     };
     if is_aborted {
-        // ORDERING: Relaxed: `wake` takes the lock, under which kernels load it.
-        communicator.member.is_aborted.store(true, Ordering::Relaxed);
-        communicator.member.clique.wake();
+        communicator.link.abort()
+    } else {
+        communicator.link.leave()
     }
     Ok(())
 }
@@ -136,12 +126,8 @@ fn planned(ordinal: u32) -> Option<i32> {
 
 /// Does an operation, as a kernel. Returns the bytes that it writes; None if it was aborted.
 pub(crate) fn run(number: u64, from: &[u8]) -> Option<Vec<u8>> {
-    let (member, work, place) = lock(&REGISTRY).operations.remove(&number)?;
-    let Member { clique, rank, is_aborted } = &*member;
-    match work {
-        Work::Collective(what) => clique.meet(place, *rank, what, from, is_aborted),
-        Work::Exchange { send, receive } => clique.exchange(*rank, send.map(|to| (to, from)), receive, is_aborted),
-    }
+    let (link, work) = lock(&REGISTRY).operations.remove(&number)?;
+    link.ask(work, from)
 }
 
 impl Communicator {
@@ -151,12 +137,15 @@ impl Communicator {
 
     /// Returns the state of the last call, and moves it on.
     pub(crate) fn poll(&self) -> i32 {
-        if !self.member.clique.is_complete() {
-            return IN_PROGRESS;
-        }
         let mut state = lock(&self.state);
+        if self.link.is_lost() {
+            state.error.get_or_insert(REMOTE_ERROR);
+        }
         if let Some(code) = state.error {
             return code;
+        }
+        if !self.link.is_joined() {
+            return IN_PROGRESS;
         }
         if state.busy > 0 {
             state.busy -= 1;
@@ -167,12 +156,10 @@ impl Communicator {
             state.error = Some(code);
             return code;
         }
-        let place = state.collectives;
-        state.collectives += u64::from(matches!(launch.work, Work::Collective(_)));
         let number = {
             let mut registry = lock(&REGISTRY);
             let number = registry.number();
-            registry.operations.insert(number, (self.member.clone(), launch.work, place));
+            registry.operations.insert(number, (self.link.clone(), launch.work));
             number
         };
         match self.module.enqueue(launch.stream, launch.from, launch.to, number) {
@@ -187,7 +174,7 @@ impl Communicator {
 
     /// Begins a call, whose kernel is launched when the call is complete.
     pub(crate) fn begin(&self, next: Option<Launch>) -> i32 {
-        if !self.member.clique.is_complete() {
+        if !self.link.is_joined() {
             return INVALID_USAGE;
         }
         let mut state = lock(&self.state);

@@ -7,6 +7,9 @@ mod clique;
 mod combine;
 mod communicator;
 mod driver;
+mod frames;
+mod hub;
+mod link;
 mod wire;
 
 pub use client::Nccl;

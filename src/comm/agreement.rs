@@ -36,7 +36,11 @@ impl Agreement {
         let check = lock(&self.check).take();
         if let Some(turn) = check {
             let checks = member.engine.checks().unwrap_or_else(|| Arc::new(Plain(member.clone())));
-            Compared::begin(member, checks, Report::of_plan(order), &[]).agreed().await?;
+            let agreed = Compared::begin(member, checks, Report::of_plan(order), &[]).agreed().await;
+            if let Err(OpFault::World(fault)) = &agreed {
+                member.engine.cause(fault).await;
+            }
+            agreed?;
             drop(turn);
         }
         self.turns.come(1).await;

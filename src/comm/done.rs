@@ -54,7 +54,7 @@ impl<T> Done<T> {
     }
 
     /// Waits for the end.
-    #[cfg(feature = "nccl")]
+    #[cfg(any(feature = "mpi", feature = "nccl"))]
     pub(super) async fn get(&self) -> T {
         std::future::poll_fn(|cx| self.poll(Some(cx.waker()))).await
     }

@@ -38,6 +38,12 @@ pub(crate) trait Engine: Send + Sync {
     /// calls of all ranks belong together. It may wait for the other ranks.
     fn duplicate(&self) -> Result<Box<dyn Engine>>;
 
+    /// Waits until this rank has heard of the loss of another one, if that is why the transport has failed.
+    /// Then the world is broken for that loss, which names the rank. Other faults have no such cause.
+    fn cause(&self, _: &WorldFault) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(std::future::ready(()))
+    }
+
     /// Breaks the world for all ranks.
     fn break_by(&self, fault: WorldFault);
 

@@ -24,6 +24,7 @@ use super::op::{Op, OpFault};
 use super::report::{Report, judge};
 use super::turns::{Turn, Turns};
 use super::world::Member;
+use crate::error::WorldFault;
 use crate::graph::Made;
 use crate::name::Name;
 use crate::sync::{AtomicBool, Mutex, Ordering, lock};
@@ -136,6 +137,9 @@ impl Member {
     pub(super) async fn perform(self: &Arc<Self>, op: Op, issued: Issued) -> Result<Made, OpFault> {
         let mut pending = Pending::new(self, &op.name, issued);
         let ended = self.carry_out(op, &mut pending).await;
+        if let Err(OpFault::World(fault)) = &ended {
+            self.engine.cause(fault).await;
+        }
         pending.end(&ended);
         ended
     }
@@ -239,11 +243,19 @@ impl Drop for Pending {
             // It does not keep a world that its rank leaves.
             let member = Arc::downgrade(&self.member);
             detach(async move {
-                if let (Err(OpFault::World(fault)), Some(member)) = (verdict.await, member.upgrade()) {
-                    member.engine.break_by(fault);
-                }
+                let Err(OpFault::World(fault)) = verdict.await else { return };
+                break_after_cause(member, fault).await;
             });
         }
+    }
+}
+
+/// Breaks the world of a rank, if the rank still has it. It does not keep the world.
+pub(super) async fn break_after_cause(member: Weak<Member>, fault: WorldFault) {
+    let Some(cause) = member.upgrade().map(|member| member.engine.cause(&fault)) else { return };
+    cause.await;
+    if let Some(member) = member.upgrade() {
+        member.engine.break_by(fault);
     }
 }
 
@@ -258,7 +270,6 @@ mod tests {
     use crate::comm::health::Health;
     use crate::comm::op::{OpFuture, Place};
     use crate::comm::world::World;
-    use crate::error::WorldFault;
 
     /// An engine whose operations end like this, before they have all parts.
     struct Ends(Arc<Health>, fn() -> OpFuture);

@@ -38,6 +38,11 @@ pub(crate) struct Rank {
 }
 
 impl Rank {
+    pub(crate) fn new(world: World, device: Device) -> Self {
+        let exec = Executor::builder().workers(1).cuda(&[device.ordinal() as u32]).build().unwrap();
+        Self { world, device, exec }
+    }
+
     pub(crate) fn gpu(&self) -> u32 {
         self.device.ordinal() as u32
     }
@@ -62,17 +67,11 @@ pub(crate) fn each_rank<R: Send>(ranks: u32, rank: impl Fn(Rank) -> R + Sync) ->
 
 /// As [`each_rank`], without the check of violations. Returns the devices.
 pub(crate) fn each_rank_and_device<R: Send>(ranks: u32, rank: impl Fn(Rank) -> R + Sync) -> (Vec<R>, Vec<Device>) {
-    LazyLock::force(&NCCL);
-    let devices: Vec<Device> = (0..ranks).map(|_| DRIVER.next_device()).collect();
+    let devices: Vec<Device> = (0..ranks).map(|_| next_device()).collect();
     let worlds = World::local(ranks).unwrap().into_iter().zip(devices.clone());
     let results = std::thread::scope(|scope| {
         let rank = &rank;
-        let start = |(world, device): (World, Device)| {
-            scope.spawn(move || {
-                let exec = Executor::builder().workers(1).cuda(&[device.ordinal() as u32]).build().unwrap();
-                rank(Rank { world, device, exec })
-            })
-        };
+        let start = |(world, device)| scope.spawn(move || rank(Rank::new(world, device)));
         let threads: Vec<_> = worlds.map(start).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
@@ -88,7 +87,14 @@ pub(crate) fn with_nccl<R: Send>(ranks: u32, rank: impl Fn(Rank) -> R + Sync) ->
     })
 }
 
-fn is_clean(device: &Device) {
+/// Returns a GPU that no other rank has. All ranks of a test have NCCL.
+pub(crate) fn next_device() -> Device {
+    LazyLock::force(&NCCL);
+    DRIVER.next_device()
+}
+
+/// Waits until nothing is left on a GPU.
+pub(crate) fn is_clean(device: &Device) {
     until(|| NCCL.live(device.ordinal() as u32) == 0 && device.counters().retains == 0);
     let counters = device.counters();
     let live = [counters.streams, counters.events, counters.allocations, counters.pinned_allocations, counters.modules];

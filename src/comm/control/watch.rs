@@ -1,6 +1,7 @@
 //! The thread that watches the other ranks.
 
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,6 +13,7 @@ use super::message::{ALL, Message, NONE, shortened};
 use super::rest::Rest;
 use super::waits::Waits;
 use super::worlds::{Free, Worlds};
+use crate::comm::done::Done;
 use crate::comm::health::Health;
 use crate::error::WorldFault;
 use crate::sync::{Condvar, Mutex, lock, spawn};
@@ -24,6 +26,8 @@ pub(crate) struct Control {
     /// What the thread is to send.
     outgoing: Mutex<Vec<Message>>,
     poller: Poller,
+    /// What waits for the next beat, and for the one after it.
+    hearing: Mutex<[Vec<Arc<Done<()>>>; 2]>,
     end: End,
 }
 
@@ -56,8 +60,9 @@ const LINGER: Duration = Duration::from_secs(1);
 impl Control {
     /// Watches the ranks at the other ends of these links. A world of one rank has none.
     pub(in crate::comm) fn start((rank, size): (u32, u32), links: Vec<Link>) -> io::Result<Arc<Self>> {
-        let (worlds, outgoing, poller, end) = (Worlds::default(), Mutex::default(), Poller::new()?, End::default());
-        let control = Arc::new(Self { rank, size, worlds, outgoing, poller, end });
+        let (worlds, outgoing, poller) = (Worlds::default(), Mutex::default(), Poller::new()?);
+        let (hearing, end) = (Mutex::default(), End::default());
+        let control = Arc::new(Self { rank, size, worlds, outgoing, poller, hearing, end });
         if !links.is_empty() {
             let own = control.clone();
             spawn("anabranch-ranks".into(), move || own.run(links))?;
@@ -77,12 +82,12 @@ impl Control {
         self.worlds.note_made(world, free);
     }
 
-    /// Leaves a world.
     /// Returns the number of worlds that this rank has left, and whose communicators are not freed.
     pub(crate) fn unfreed(&self) -> usize {
         self.worlds.unfreed()
     }
 
+    /// Leaves a world.
     pub(crate) fn leave(&self, world: u32) {
         let collectives = self.worlds.leave(world);
         self.tell(Message::Left { world, rank: self.rank, collectives });
@@ -96,6 +101,27 @@ impl Control {
         } else if Rest::default().note(world, messages, 1) {
             self.free(world);
         }
+    }
+
+    /// Waits until all that the other ranks have said so far is heard: for one to two beats.
+    pub(crate) fn heard(&self) -> impl Future<Output = ()> + Send + use<> {
+        let heard = Arc::new(Done::default());
+        if self.size > 1 {
+            lock(&self.hearing)[1].push(heard.clone())
+        } else {
+            heard.set(())
+        }
+        async move { heard.get().await }
+    }
+
+    /// Notes a beat.
+    fn note_beat(&self) {
+        let heard = {
+            let mut hearing = lock(&self.hearing);
+            let next = std::mem::take(&mut hearing[1]);
+            std::mem::replace(&mut hearing[0], next)
+        };
+        heard.iter().for_each(|heard| heard.set(()));
     }
 
     fn free(&self, world: u32) {
@@ -227,6 +253,7 @@ impl Thread<'_> {
         let waited = self.beat.elapsed();
         if waited >= period {
             self.beat = Instant::now();
+            self.control.note_beat();
             self.end_all();
             if !is_closing {
                 self.send(&Message::Beat, None);

@@ -17,7 +17,7 @@ use super::comm::{Comm, count_message};
 use super::path::{Buffers, LandingOf, Start, Step};
 use super::progress::{Progress, Request};
 use crate::comm::combine;
-use crate::comm::control::Waits;
+use crate::comm::control::{Control, Waits};
 use crate::comm::detached::detach;
 use crate::comm::engine::{Checks, Engine, Issuing};
 use crate::comm::given::Given;
@@ -81,12 +81,24 @@ impl<H: Handle> Engine for Mpi<H> {
         super::open::engine(self.0.deadline)
     }
 
+    fn cause(&self, fault: &WorldFault) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        cause(&self.0.comm.control, fault)
+    }
+
     fn break_by(&self, fault: WorldFault) {
         self.0.comm.control.break_by(self.0.comm.world, fault);
     }
 
     fn leave(&self) {
         self.0.comm.control.leave(self.0.comm.world);
+    }
+}
+
+/// Waits for what the control connection tells of a rank that has died: MPI may find it first.
+fn cause(control: &Control, fault: &WorldFault) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    match fault {
+        WorldFault::Transport { .. } => Box::pin(control.heard()),
+        _ => Box::pin(std::future::ready(())),
     }
 }
 
@@ -169,7 +181,11 @@ impl<H: Handle> Inner<H> {
                 detach(async move {
                     match request.await {
                         Ok(ended) => spares.keep(ended.given, &form),
-                        Err(failed) => control.break_by(world, WorldFault::Transport { what: failed.to_string() }),
+                        Err(failed) => {
+                            let fault = WorldFault::Transport { what: failed.to_string() };
+                            cause(&control, &fault).await;
+                            control.break_by(world, fault);
+                        }
                     }
                 });
             }

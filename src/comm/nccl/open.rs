@@ -7,7 +7,6 @@ use super::library::UniqueId;
 use super::start::gather;
 use super::thread::{Nccl, Opened};
 use crate::comm::done::Done;
-use crate::comm::engine::Engine;
 use crate::comm::op::OpFault;
 use crate::comm::perform::Unstarted;
 use crate::comm::world::{Member, World};
@@ -55,13 +54,13 @@ impl World {
     /// # let _ = rank;
     /// ```
     pub fn use_nccl(&self, ordinal: u32) -> impl Future<Output = Result<()>> + Send + 'static + use<> {
-        self.use_nccl_of(move |engine| Nccl::open(ordinal, engine.place(), engine.health().clone()))
+        self.use_nccl_of(move |member| Nccl::open(ordinal, member))
     }
 
     /// As [`World::use_nccl`], by a thread that `start` starts when it is this rank's turn.
     fn use_nccl_of<S>(&self, start: S) -> impl Future<Output = Result<()>> + Send + 'static + use<S>
     where
-        S: FnOnce(&dyn Engine) -> Result<Started> + Send + 'static,
+        S: FnOnce(&Arc<Member>) -> Result<Started> + Send + 'static,
     {
         let name = Name::from("World::use_nccl");
         let (member, mut unstarted) = (self.0.clone(), Unstarted::new(self.reserve(), name.clone()));
@@ -69,7 +68,7 @@ impl World {
             let health = member.engine.health().clone();
             let ended = health.watch(async {
                 unstarted.entry().turn.come().await;
-                let opened = open(&member, start(&*member.engine), &name).await;
+                let opened = open(&member, start(&member), &name).await;
                 drop(unstarted.start());
                 opened
             });
@@ -112,8 +111,8 @@ async fn open(member: &Arc<Member>, started: Result<Started>, name: &Name) -> Re
     let id = agree(member, name, opened).await?;
     let nccl = nccl.expect("all ranks have one: they have agreed");
     if let Err(what) = nccl.connect(id).get().await {
+        // The thread has broken the world.
         let fault = WorldFault::Transport { what };
-        member.engine.break_by(fault.clone());
         return Err(Fault::World(fault));
     }
     let _ = member.nccl.set(nccl);

@@ -10,15 +10,18 @@
 //! ```
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use super::communicator::{Communicator, Ends};
 use super::library::{Library, UniqueId};
 use super::on_device::{NewMemory, Wanted};
+use crate::comm::detached::detach;
 use crate::comm::done::{AWAKE, Done, pause};
 use crate::comm::health::Health;
 use crate::comm::op::{Op, OpFault, Place};
+use crate::comm::steps::break_after_cause;
+use crate::comm::world::Member;
 use crate::device::cuda::{Mark, Transport};
 use crate::error::{BoxError, Error, Kind, Result, WorldFault};
 use crate::graph::Made;
@@ -54,10 +57,12 @@ pub(super) type Opened = Result<Option<UniqueId>, String>;
 
 impl Nccl {
     /// Starts a thread, which opens the library and the GPU.
-    pub(super) fn open(ordinal: u32, place: Place, health: Arc<Health>) -> Result<(Self, Arc<Done<Opened>>)> {
+    pub(super) fn open(ordinal: u32, member: &Arc<Member>) -> Result<(Self, Arc<Done<Opened>>)> {
         let (nccl, opened) = (Self::default(), Arc::new(Done::default()));
         let (own, to) = (nccl.0.clone(), opened.clone());
-        spawn("anabranch-nccl".into(), move || live(own, ordinal, place, health, &to))
+        let (place, health) = (member.engine.place(), member.engine.health().clone());
+        let rank = Rank { place, health, member: Arc::downgrade(member) };
+        spawn("anabranch-nccl".into(), move || live(own, ordinal, rank, &to))
             .map_err(|error| -> Error { Error::with_source(Kind::Thread, error.into()) })?;
         Ok((nccl, opened))
     }
@@ -89,9 +94,28 @@ impl Drop for Nccl {
     }
 }
 
-fn live(commands: Arc<Commands>, ordinal: u32, place: Place, health: Arc<Health>, opened: &Done<Opened>) {
+/// The rank for which the thread works.
+struct Rank {
+    place: Place,
+    health: Arc<Health>,
+    /// The thread does not keep a world that its rank leaves.
+    member: Weak<Member>,
+}
+
+impl Rank {
+    /// Breaks the world on all ranks: here at last, if this rank has left it.
+    fn break_by(&self, fault: WorldFault) {
+        let (member, health) = (self.member.clone(), self.health.clone());
+        detach(async move {
+            break_after_cause(member, fault.clone()).await;
+            health.break_by(fault);
+        });
+    }
+}
+
+fn live(commands: Arc<Commands>, ordinal: u32, rank: Rank, opened: &Done<Opened>) {
     let _ = commands.thread.set(current());
-    let (library, transport, id) = match open(ordinal, place) {
+    let (library, transport, id) = match open(ordinal, rank.place) {
         Ok(all) => all,
         Err(why) => return opened.set(Err(why)),
     };
@@ -99,13 +123,13 @@ fn live(commands: Arc<Commands>, ordinal: u32, place: Place, health: Arc<Health>
     let life = Life {
         library,
         transport,
-        place,
-        health,
+        rank,
         communicator: None,
         connecting: None,
         pending: VecDeque::new(),
         issuing: None,
         in_flight: VecDeque::new(),
+        has_failed: false,
         broken: None,
         is_over: false,
     };
@@ -122,14 +146,15 @@ fn open(ordinal: u32, place: Place) -> Result<(&'static Library, Transport, Opti
 struct Life {
     library: &'static Library,
     transport: Transport,
-    place: Place,
-    health: Arc<Health>,
+    rank: Rank,
     /// None before it is connected, and after it is aborted.
     communicator: Option<Communicator>,
     connecting: Option<Arc<Done<Result<(), String>>>>,
     pending: VecDeque<Task>,
     issuing: Option<Work>,
     in_flight: VecDeque<(Option<Mark>, Work)>,
+    /// Whether NCCL or the GPU has failed here. The world is being broken for that.
+    has_failed: bool,
     /// The fault for which it was aborted.
     broken: Option<WorldFault>,
     is_over: bool,
@@ -151,7 +176,7 @@ impl Life {
                 since = Instant::now();
             }
             if self.broken.is_none()
-                && let Some(fault) = self.health.fault()
+                && let Some(fault) = self.rank.health.fault()
             {
                 self.abort(&fault);
             }
@@ -176,7 +201,7 @@ impl Life {
                 Command::End => self.is_over = true,
                 Command::Connect(id, done) => {
                     self.connecting = Some(done);
-                    match Communicator::init(self.library, self.place, id) {
+                    match Communicator::init(self.library, self.rank.place, id) {
                         Ok(communicator) => self.communicator = Some(communicator),
                         Err(why) => self.fail(&why),
                     }
@@ -187,14 +212,14 @@ impl Life {
     }
 
     fn has_work(&self) -> bool {
-        let is_waiting = self.in_flight.iter().any(|(mark, _)| mark.is_some());
+        let is_waiting = self.in_flight.iter().any(|(mark, _)| mark.is_some()) || (self.has_failed && self.broken.is_none());
         self.connecting.is_some() || self.issuing.is_some() || is_waiting || !self.pending.is_empty()
     }
 
     /// Moves each operation as far as it goes. Returns whether one has moved.
     fn step(&mut self) -> bool {
         let mut has_moved = self.reap();
-        while let Some(communicator) = &self.communicator {
+        while let Some(communicator) = self.communicator.as_ref().filter(|_| !self.has_failed) {
             let is_at_rest = self.connecting.is_none() && self.issuing.is_none() && self.pending.is_empty();
             if !self.has_work() {
                 break;
@@ -279,12 +304,13 @@ impl Life {
     }
 
     fn fault(&self, why: &str) -> WorldFault {
-        WorldFault::Transport { what: format!("NCCL on rank {}: {why}", self.place.rank) }
+        WorldFault::Transport { what: format!("NCCL on rank {}: {why}", self.rank.place.rank) }
     }
 
+    /// Breaks the world. The abort comes behind that: NCCL on the other ranks takes it for an error of theirs.
     fn fail(&mut self, why: &str) {
-        if self.broken.is_none() {
-            self.abort(&self.fault(why));
+        if self.broken.is_none() && !std::mem::replace(&mut self.has_failed, true) {
+            self.rank.break_by(self.fault(why));
         }
     }
 
@@ -306,7 +332,7 @@ impl Life {
         if let Some(communicator) = self.communicator.take() {
             let begin = Instant::now();
             let mut ready = communicator.finalize().and_then(|()| communicator.is_ready());
-            while ready == Ok(false) && self.health.fault().is_none() && begin.elapsed() < FINALIZE_MAX {
+            while ready == Ok(false) && self.rank.health.fault().is_none() && begin.elapsed() < FINALIZE_MAX {
                 pause(begin.elapsed(), AWAKE);
                 ready = communicator.is_ready();
             }
