@@ -9,7 +9,7 @@ use bytemuck::Pod;
 use super::elements::Elements;
 use super::given::Given;
 use super::native::native;
-use super::op::{Place, Spec};
+use super::op::{Fold, Place, Spec};
 use super::wire::{Form, Wire};
 use crate::error::BoxError;
 use crate::graph::{Communication, Data, Exchange, Made, Peer, Shared};
@@ -17,13 +17,15 @@ use crate::scope::Operator;
 
 pub(super) fn all_reduce<V: Elements, O: Operator<V::Item>>(operator: O) -> Spec {
     let exchange = Exchange::AllReduce { operator: operator.name() };
-    let reduction = native::<V::Item, O>();
+    let (reduction, operator) = (native::<V::Item, O>(), Arc::new(operator));
+    let of_two = operator.clone();
+    let fold: Fold = Box::new(move |place, own, other| folded::<V, O>(&of_two, place, value::<V>(own).elements(), other));
     let spec = spec::<V>(exchange, move |_, all| {
         let length = common_length::<V>(all)?;
         made(V::from_elements(reduced::<V, O>(&operator, all, 0..length))?)
     });
     let spec = with_operator::<V::Item, O>(spec);
-    Spec { reduction, made: reduction.map(|_| Form::of::<V>()), ..spec }
+    Spec { reduction, made: reduction.map(|_| Form::of::<V>()), fold: Some(fold), ..spec }
 }
 
 pub(super) fn all_gather<V: Elements>() -> Spec {
@@ -36,14 +38,20 @@ pub(super) fn all_gather<V: Elements>() -> Spec {
 
 pub(super) fn reduce_scatter<T: Pod + Send + Sync, O: Operator<T>>(operator: O) -> Spec {
     let exchange = Exchange::ReduceScatter { operator: operator.name() };
-    let reduction = native::<T, O>();
+    let (reduction, operator) = (native::<T, O>(), Arc::new(operator));
+    let of_two = operator.clone();
+    let fold: Fold = Box::new(move |place, own, other| {
+        let own = value::<Vec<T>>(own);
+        let part = part(own.len(), place.size)?;
+        folded::<Vec<T>, O>(&of_two, place, &own[part * place.rank as usize..][..part], other)
+    });
     let spec = spec::<Vec<T>>(exchange, move |place, all| {
         let part = part(common_length::<Vec<T>>(all)?, place.size)?;
         let start = part * place.rank as usize;
         made(reduced::<Vec<T>, O>(&operator, all, start..start + part))
     });
     let spec = with_operator::<T, O>(spec);
-    Spec { reduction, made: reduction.map(|_| Form::of::<Vec<T>>()), ..spec }
+    Spec { reduction, made: reduction.map(|_| Form::of::<Vec<T>>()), fold: Some(fold), ..spec }
 }
 
 pub(super) fn broadcast<V: Wire>(root: u32) -> Spec {
@@ -122,6 +130,7 @@ fn spec_of(
         reduction: None,
         finish,
         combine,
+        fold: None,
         #[cfg(feature = "nccl")]
         on_device: None,
     }
@@ -151,6 +160,18 @@ fn reduced<V: Elements, O: Operator<V::Item>>(operator: &O, all: &[Given], range
         }
     }
     combined
+}
+
+/// Combines the elements of one of two ranks with those of the other one, in the order of the ranks.
+fn folded<V: Elements, O: Operator<V::Item>>(operator: &O, place: Place, own: &[V::Item], other: Made) -> Result<Made, BoxError> {
+    let other: Box<V> = other.downcast().expect("it has the form of the type");
+    let mut elements = other.into_elements();
+    let pairs = elements.iter_mut().zip(own);
+    match place.rank {
+        0 => pairs.for_each(|(other, own)| *other = operator.combine(*own, *other)),
+        _ => pairs.for_each(|(other, own)| *other = operator.combine(*other, *own)),
+    }
+    made(V::from_elements(elements)?)
 }
 
 /// Returns the number of elements that each rank gives.

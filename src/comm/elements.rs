@@ -31,6 +31,12 @@ pub trait Elements: Wire {
     /// # Errors
     /// If the number of elements is wrong.
     fn from_elements(elements: Vec<Self::Item>) -> Result<Self, BoxError>;
+
+    /// Returns the elements, in the memory of the value if that can be.
+    #[doc(hidden)]
+    fn into_elements(self) -> Vec<Self::Item> {
+        self.elements().to_vec()
+    }
 }
 
 impl<T: Pod + Send + Sync> Elements for Vec<T> {
@@ -42,6 +48,10 @@ impl<T: Pod + Send + Sync> Elements for Vec<T> {
 
     fn from_elements(elements: Vec<T>) -> Result<Self, BoxError> {
         Ok(elements)
+    }
+
+    fn into_elements(self) -> Self {
+        self
     }
 }
 

@@ -112,6 +112,8 @@ pub(crate) struct Spec {
     /// Makes the value of a rank from what the transport has made.
     pub(crate) finish: fn(Option<Made>) -> Made,
     pub(crate) combine: Combine,
+    /// How two ranks combine their values, if the operation is a reduction.
+    pub(crate) fold: Option<Fold>,
     /// How device memory is exchanged, if the value is that.
     #[cfg(feature = "nccl")]
     pub(crate) on_device: Option<super::nccl::OnDevice>,
@@ -120,6 +122,10 @@ pub(crate) struct Spec {
 /// Makes the value of a rank from the values that the ranks gave: of all ranks, for a collective; of the one
 /// sender, for a receive.
 pub(crate) type Combine = Box<dyn Fn(Place, &[Given]) -> Result<Made, BoxError> + Send + Sync>;
+
+/// Makes the value of one of two ranks from the value that it gave, and from what the other rank has sent: the
+/// elements of which this rank gets the combination. It uses the memory of the latter.
+pub(crate) type Fold = Box<dyn Fn(Place, &Given, Made) -> Result<Made, BoxError> + Send + Sync>;
 
 /// A rank, and the number of ranks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

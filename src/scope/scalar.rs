@@ -130,6 +130,8 @@ macro_rules! operators {
                 $identity
             }
 
+            // Loops over elements are compiled in other crates.
+            #[inline]
             fn combine(&self, before: $number, behind: $number) -> $number {
                 let combine: fn($number, $number) -> $number = $combine;
                 combine(before, behind)

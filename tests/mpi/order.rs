@@ -54,12 +54,15 @@ fn another_operator_of_the_same_name_is_an_error() {
     });
 }
 
-#[test]
-fn lengths_that_differ_fail_the_operation_on_all_ranks_and_the_world_goes_on() {
-    each_rank(2, "order::lengths_that_differ_fail_the_operation_on_all_ranks_and_the_world_goes_on", |world| {
-        // Up to seven elements go with the comparison.
-        for (round, length) in (0..20).flat_map(|round| [3, 7, 30].map(|length| (round, length))) {
-            let own = length + world.rank() as usize;
+/// The largest lists of eight bytes that go with a comparison, of two ranks and of more.
+const CARRIED: [usize; 2] = [255, 7];
+
+/// Lets rank 1 give one element more than the others, of lists up to the largest that are carried, and longer ones.
+fn give_more(ranks: u32, test: &str) {
+    each_rank(ranks, test, |world| {
+        let most = CARRIED[usize::from(ranks > 2)];
+        for (round, length) in (0..20).flat_map(|round| [3, most, 1000].map(|length| (round, length))) {
+            let own = length + usize::from(world.rank() == 1);
             let ended = flow(async |f: &Flow| Ok(f.get(&sum(f, &world, "sum", own)).await?.len()));
             let error = ended.unwrap_err();
             assert!(!error.is_world_broken(), "{error:#}");
@@ -68,16 +71,26 @@ fn lengths_that_differ_fail_the_operation_on_all_ranks_and_the_world_goes_on() {
             let said = format!("rank 0 gives {length} elements, and rank 1 gives {other}: let all ranks give equally many");
             assert!(text.contains(&said), "{text}");
             let ended = flow(async |f: &Flow| Ok(f.get(&sum(f, &world, "sum", 5 + round % 3)).await?[0]));
-            assert_eq!(ended.unwrap(), 2.0);
+            assert_eq!(ended.unwrap(), f64::from(ranks));
         }
     });
 }
 
-/// Lets rank 1 take another way than rank 0, with lists of so many numbers.
-fn take_ways(test: &str, length: usize) {
+#[test]
+fn lengths_that_differ_fail_the_operation_on_two_ranks_and_the_world_goes_on() {
+    give_more(2, "order::lengths_that_differ_fail_the_operation_on_two_ranks_and_the_world_goes_on");
+}
+
+#[test]
+fn lengths_that_differ_fail_the_operation_on_three_ranks_and_the_world_goes_on() {
+    give_more(3, "order::lengths_that_differ_fail_the_operation_on_three_ranks_and_the_world_goes_on");
+}
+
+/// Lets rank 1 take another way than the others, with lists of so many numbers.
+fn take_ways(ranks: u32, test: &str, length: usize) {
     // Both pairs, of a largest with a largest and of a largest with a sum, were equal on all ranks before.
     // With numbers, seen to give values of different operations when known pairs were not compared.
-    each_rank_alone(2, test, |world| {
+    each_rank_alone(ranks, test, |world| {
         let ended = flow(async |f: &Flow| {
             let x = f.value("x", vec![f64::from(world.rank()); length]);
             for round in 0..40 {
@@ -101,27 +114,47 @@ fn take_ways(test: &str, length: usize) {
 #[test]
 fn a_way_that_one_rank_takes_is_an_error_though_all_ranks_know_both() {
     // They are started beside their comparison.
-    take_ways("order::a_way_that_one_rank_takes_is_an_error_though_all_ranks_know_both", 100);
+    take_ways(3, "order::a_way_that_one_rank_takes_is_an_error_though_all_ranks_know_both", 100);
+}
+
+#[test]
+fn a_way_that_one_of_two_ranks_takes_is_an_error_though_both_know_both() {
+    take_ways(2, "order::a_way_that_one_of_two_ranks_takes_is_an_error_though_both_know_both", 1000);
 }
 
 #[test]
 fn a_way_that_one_rank_takes_is_an_error_for_small_values() {
-    take_ways("order::a_way_that_one_rank_takes_is_an_error_for_small_values", 1);
+    take_ways(3, "order::a_way_that_one_rank_takes_is_an_error_for_small_values", 1);
+}
+
+#[test]
+fn a_way_that_one_of_two_ranks_takes_is_an_error_for_small_values() {
+    take_ways(2, "order::a_way_that_one_of_two_ranks_takes_is_an_error_for_small_values", 1);
+}
+
+/// Lets a collective that goes with its comparison meet one that does not.
+fn small_meets_large(ranks: u32, test: &str) {
+    each_rank_alone(ranks, test, |world| {
+        let small = CARRIED[usize::from(ranks > 2)];
+        // All ranks know both lengths.
+        let run = |length| flow(async |f: &Flow| Ok(f.get(&sum(f, &world, "sum", length)).await?[0]));
+        [small, small + 1].repeat(2).into_iter().for_each(|length| assert_eq!(run(length).unwrap(), f64::from(ranks)));
+        let error = run(if world.rank() == 0 { small } else { small + 1 }).unwrap_err();
+        let text = format!("{error:#}");
+        // Rank 1 may have started the large one.
+        let is_named = text.contains(&format!("rank 0 gives {small} elements")) || text.contains("collective 4, counted from 0");
+        assert!(is_named, "{text}");
+    });
 }
 
 #[test]
 fn a_small_collective_that_meets_a_large_one_is_an_error_on_all_ranks() {
-    let test = "order::a_small_collective_that_meets_a_large_one_is_an_error_on_all_ranks";
-    each_rank_alone(2, test, |world| {
-        // All ranks know both lengths.
-        let run = |length| flow(async |f: &Flow| Ok(f.get(&sum(f, &world, "sum", length)).await?[0]));
-        [7, 8, 7, 8].into_iter().for_each(|length| assert_eq!(run(length).unwrap(), 2.0));
-        let error = run(if world.rank() == 0 { 7 } else { 8 }).unwrap_err();
-        let text = format!("{error:#}");
-        // Rank 1 may have started the large one.
-        let is_named = text.contains("rank 0 gives 7 elements") || text.contains("collective 4, counted from 0");
-        assert!(is_named, "{text}");
-    });
+    small_meets_large(3, "order::a_small_collective_that_meets_a_large_one_is_an_error_on_all_ranks");
+}
+
+#[test]
+fn a_small_collective_that_meets_a_large_one_is_an_error_on_two_ranks() {
+    small_meets_large(2, "order::a_small_collective_that_meets_a_large_one_is_an_error_on_two_ranks");
 }
 
 #[test]

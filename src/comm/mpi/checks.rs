@@ -1,26 +1,28 @@
 //! The channel on which ranks compare collectives: two communicators apart from that of the operations, one
 //! for the comparisons, and one for the reports after a comparison that has found a difference.
 //!
-//! Among few ranks, a comparison gathers a frame of each: its number, and the value if that is small. Among
-//! many, it reduces the numbers.
+//! Two ranks exchange frames: the number of each, and the value if that is small. Few ranks gather frames of
+//! one size. Many reduce the numbers.
 
 use std::sync::Arc;
 
 use super::calls::{Called, Calls, Handle, Memory};
 use super::comm::Comm;
 use super::engine::Lists;
-use super::path::{Buffers, Step};
+use super::pair::{COMPARISONS, exchange};
+use super::path::{Buffers, LandingOf, Step};
 use super::progress::{Progress, Request};
 use crate::comm::control::Waits;
 use crate::comm::engine::{Answer, CheckFuture, Checks};
 use crate::comm::native::{Element, Operation};
-use crate::comm::op::OpFault;
+use crate::comm::op::{OpFault, Place};
+use crate::comm::wire::Wire;
 
 pub(super) struct Channel<H: Handle> {
     pub(super) progress: Arc<Progress<H>>,
     pub(super) comm: Arc<Comm<H>>,
     pub(super) waits: Arc<Waits>,
-    pub(super) size: u32,
+    pub(super) place: Place,
 }
 
 /// The most ranks whose comparisons carry bytes. Among few ranks, a gather of few bytes takes no longer than
@@ -29,21 +31,32 @@ const CARRYING_MAX: u32 = 16;
 
 /// What a rank gives to a comparison that carries bytes: a number, and the bytes.
 const FRAME: usize = 64;
+/// The largest frame of two ranks. MPI sends larger ones less fast: they have to be asked for. And bytes that are
+/// carried are copied four times.
+const FRAME_OF_TWO: usize = 2048;
 
 impl<H: Handle> Checks for Channel<H> {
     fn room(&self) -> usize {
-        if self.size <= CARRYING_MAX { FRAME - 8 } else { 0 }
+        match self.place.size {
+            2 => FRAME_OF_TWO - 8,
+            ..=CARRYING_MAX => FRAME - 8,
+            _ => 0,
+        }
     }
 
     fn compare(&self, number: u64, carried: &[u8]) -> CheckFuture<Answer> {
         if let Err(ended) = self.progress.path.check_open() {
             return Box::pin(async move { Err(ended.into()) });
         }
-        if self.room() > 0 { self.gather_frames(number, carried) } else { self.reduce_numbers(number) }
+        match self.place.size {
+            2 => self.exchange_frames(number, carried),
+            ..=CARRYING_MAX => self.gather_frames(number, carried),
+            _ => self.reduce_numbers(number),
+        }
     }
 
     fn gather(&self, bytes: Vec<u8>) -> CheckFuture<Vec<Vec<u8>>> {
-        let (progress, size, kept) = (self.progress.clone(), self.size as usize, self.comm.clone());
+        let (progress, size, kept) = (self.progress.clone(), self.place.size as usize, self.comm.clone());
         Box::pin(async move {
             let comm = kept.reports();
             let counts = gather_counts(&progress, &kept, bytes.len(), size).await?;
@@ -62,11 +75,31 @@ impl<H: Handle> Checks for Channel<H> {
 }
 
 impl<H: Handle> Channel<H> {
+    fn exchange_frames(&self, number: u64, carried: &[u8]) -> CheckFuture<Answer> {
+        let (own, rank) = (carried.to_vec(), self.place.rank);
+        let frame = [&number.to_le_bytes(), carried].concat();
+        let from = Memory::to_read(&frame);
+        let landing: LandingOf = Box::new(|bytes| <Vec<u8> as Wire>::landing(bytes, None));
+        let wait = self.waits.collective();
+        let (to, given) = ((1 - rank, COMPARISONS), (from, Buffers::of(frame, 0)));
+        // SAFETY: the buffers keep the frame.
+        let exchanged = unsafe { exchange(&self.progress, &self.comm, to, given, landing) };
+        Box::pin(async move {
+            let mut other: Vec<u8> = *exchanged.await?.value()?.downcast().expect("it was received as this");
+            drop(wait);
+            if other.get(..8) != Some(&number.to_le_bytes()) {
+                return Ok(Answer::Different);
+            }
+            other.drain(..8);
+            Ok(Answer::Same(if rank == 0 { vec![own, other] } else { vec![other, own] }))
+        })
+    }
+
     fn gather_frames(&self, number: u64, carried: &[u8]) -> CheckFuture<Answer> {
         let (mut own, count) = (vec![0_u8; FRAME], carried.len());
         own[..8].copy_from_slice(&number.to_le_bytes());
         own[8..8 + count].copy_from_slice(carried);
-        let mut frames = vec![0_u8; FRAME * self.size as usize];
+        let mut frames = vec![0_u8; FRAME * self.place.size as usize];
         let (from, into, comm) = (Memory::to_read(&own), Memory::of(&mut frames), self.comm.comparisons());
         // All ranks begin the comparisons in the same order, and so number them in the same way.
         let wait = self.waits.collective();

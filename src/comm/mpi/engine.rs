@@ -14,7 +14,8 @@ use std::time::Duration;
 use super::calls::{Called, Calls, Failed, Handle, ListsAt, Memory, count};
 use super::checks::Channel;
 use super::comm::{Comm, count_message};
-use super::path::{Buffers, LandingOf, Start, Step};
+use super::pair::{VALUES, exchange};
+use super::path::{Buffers, LandingOf, Probe, Start, Step};
 use super::progress::{Progress, Request};
 use crate::comm::combine;
 use crate::comm::control::{Control, Waits};
@@ -72,9 +73,9 @@ impl<H: Handle> Engine for Mpi<H> {
     }
 
     fn checks(&self) -> Option<Arc<dyn Checks>> {
-        let Inner { progress, comm, waits, place: Place { size, .. }, .. } = &*self.0;
-        let (progress, comm, waits) = (progress.clone(), comm.clone(), waits.clone());
-        if *size > 1 { Some(Arc::new(Channel { progress, comm, waits, size: *size })) } else { None }
+        let Inner { progress, comm, waits, place, .. } = &*self.0;
+        let (progress, comm, waits, place) = (progress.clone(), comm.clone(), waits.clone(), *place);
+        if place.size > 1 { Some(Arc::new(Channel { progress, comm, waits, place })) } else { None }
     }
 
     fn duplicate(&self) -> crate::Result<Box<dyn Engine>> {
@@ -133,6 +134,7 @@ impl<H: Handle> Inner<H> {
             Exchange::RecvFrom { .. } => self.receive(op, issuing).await,
             Exchange::Broadcast { root } => self.broadcast(op, *root, issuing).await,
             Exchange::AllGather if spec.made.is_some() => self.all_gather(op, issuing).await,
+            _ if spec.fold.is_some() && self.place.size == 2 => self.fold(op, issuing).await,
             Exchange::AllReduce { .. } | Exchange::ReduceScatter { .. } if spec.reduction.is_some() => {
                 self.reduce(op, issuing).await
             }
@@ -199,7 +201,8 @@ impl<H: Handle> Inner<H> {
         let landing: LandingOf = Box::new(move |bytes| spares.landing(&form, bytes));
         let (wait, is_matched) = self.waits.message(from);
         count_message(&self.comm.received);
-        let start: Start<H> = Box::new(move |_, _| Ok(Step::Probe { from, tag, comm, landing, is_matched }));
+        let probe = Probe { from, tag, comm, landing, is_matched: Some(is_matched), beside: None };
+        let start: Start<H> = Box::new(move |_, _| Ok(Step::Probe(probe)));
         let request = self.progress.request(start, Buffers::none().on(self.comm.clone()));
         issuing.complete();
         let received = request.await?;
@@ -226,6 +229,33 @@ impl<H: Handle> Inner<H> {
         });
         issuing.complete();
         self.landed(&spec, request, issuing).await
+    }
+
+    /// Reduces the values of two ranks: each sends what the other one gets combined, and combines.
+    async fn fold(&self, op: Op, issuing: &Issuing) -> Ended {
+        let Op { spec, given, .. } = op;
+        let (whole, peer) = (given.bytes().len(), 1 - self.place.rank as usize);
+        let of_peer = match spec.communication.exchange {
+            Exchange::ReduceScatter { .. } => {
+                let part = self.part(whole, spec.element, issuing)?;
+                part * peer..part * (peer + 1)
+            }
+            _ => 0..whole,
+        };
+        let from = Memory::to_read(&given.bytes()[of_peer]);
+        let buffers = Buffers::of((), from.bytes).giving(given, &self.spares);
+        let (form, spares) = (spec.form, self.spares.clone());
+        let landing: LandingOf = Box::new(move |bytes| spares.landing(&form, bytes));
+        // SAFETY: the buffers keep the memory.
+        let exchanged = unsafe { exchange(&self.progress, &self.comm, (peer as u32, VALUES), (from, buffers), landing) };
+        issuing.complete();
+        let mut exchanged = exchanged.await?;
+        issuing.agreed().await;
+        let own = exchanged.given.take().expect("it was given");
+        let fold = spec.fold.as_ref().expect("the caller looked");
+        let made = fold(self.place, &own, exchanged.value()?)?;
+        self.spares.keep(Some(own), &spec.form);
+        Ok((spec.finish)(Some(made)))
     }
 
     async fn all_to_all(&self, op: Op, issuing: &Issuing) -> Ended {

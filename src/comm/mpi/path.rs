@@ -98,14 +98,9 @@ pub(super) type LandingOf = Box<dyn Fn(usize) -> Box<dyn Landing> + Send>;
 pub(super) enum Step<H> {
     Request(H),
     /// A receive, whose message has not come.
-    Probe {
-        from: u32,
-        tag: c_int,
-        comm: H,
-        landing: LandingOf,
-        /// Set when it has come.
-        is_matched: Arc<AtomicBool>,
-    },
+    Probe(Probe<H>),
+    /// A receive, whose message has come, and a send that is to complete behind it.
+    Received(H, H),
     /// The communicators of a world, which are made one after the other: MPICH was seen to make no progress
     /// with several at once. `request` makes the next one.
     Copies {
@@ -113,6 +108,17 @@ pub(super) enum Step<H> {
         made: usize,
         request: Option<H>,
     },
+}
+
+pub(super) struct Probe<H> {
+    pub(super) from: u32,
+    pub(super) tag: c_int,
+    pub(super) comm: H,
+    pub(super) landing: LandingOf,
+    /// Set when the message has come.
+    pub(super) is_matched: Option<Arc<AtomicBool>>,
+    /// A send that is to complete, too.
+    pub(super) beside: Option<H>,
 }
 
 pub(super) struct Command<H> {
@@ -204,7 +210,7 @@ impl<H: Handle> Path<H> {
     pub(super) fn close_if_idle(&self) -> bool {
         self.drive();
         let mut state = lock(&self.state);
-        let waits = |flying: &mut Flying<H>| matches!(flying.step, Step::Probe { .. });
+        let waits = |flying: &mut Flying<H>| matches!(flying.step, Step::Probe(Probe { beside: None, .. }));
         let given_up: Vec<Flying<H>> = state.flying.extract_if(.., waits).collect();
         state.is_closed = state.flying.is_empty();
         let is_closed = state.is_closed;
@@ -278,8 +284,8 @@ impl<H: Handle> State<H> {
     /// or whether the communicators of a world stand behind those of another one.
     fn waits_for_earlier(&self, at: usize) -> bool {
         let is_behind = |earlier: &Step<H>| match (earlier, &self.flying[at].step) {
-            (Step::Probe { from, tag, comm, .. }, Step::Probe { from: own_from, tag: own_tag, comm: own_comm, .. }) => {
-                (from, tag) == (own_from, own_tag) && comm == own_comm
+            (Step::Probe(earlier), Step::Probe(own)) => {
+                (earlier.from, earlier.tag) == (own.from, own.tag) && earlier.comm == own.comm
             }
             (Step::Copies { .. }, Step::Copies { .. }) => true,
             _ => false,
@@ -354,14 +360,22 @@ impl<H: Handle> Flying<H> {
     fn advance(&mut self, calls: &Calls<H>) -> Result<Advance, Failed> {
         match &mut self.step {
             Step::Request(request) => Ok(if calls.test(request)? { Advance::Complete } else { Advance::None }),
-            Step::Probe { from, tag, comm, landing, is_matched } => {
+            Step::Received(request, beside) => {
+                if !calls.test(request)? {
+                    return Ok(Advance::None);
+                }
+                self.step = Step::Request(*beside);
+                Ok(Advance::Step)
+            }
+            Step::Probe(Probe { from, tag, comm, landing, is_matched, beside }) => {
                 let Some((message, bytes)) = calls.probe(*from, *tag, *comm)? else { return Ok(Advance::None) };
                 // ORDERING: Relaxed: it tells nothing else.
-                is_matched.store(true, Ordering::Relaxed);
+                is_matched.iter().for_each(|is| is.store(true, Ordering::Relaxed));
                 self.buffers.bytes = bytes;
                 let into = Memory::to_receive(&mut **self.buffers.landing.insert(landing(bytes)));
                 // SAFETY: the landing stays in the buffers until the request has completed.
-                self.step = Step::Request(unsafe { calls.receive(message, into) }?);
+                let request = unsafe { calls.receive(message, into) }?;
+                self.step = beside.map_or(Step::Request(request), |beside| Step::Received(request, beside));
                 Ok(Advance::Step)
             }
             Step::Copies { into, made, request } => {

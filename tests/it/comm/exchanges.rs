@@ -42,15 +42,16 @@ pub(crate) async fn in_a_graph(world: &World, length: usize, takes: bool) -> Res
     let many = |g: &mut Graph, name: &'static str| g.task(name, &start, move |(): &()| list(rank, parts));
     let [summed, folded, gathered, spread, sent] =
         ["summed", "folded", "gathered", "spread", "sent"].map(|name| one(&mut g, name));
-    let [scattered, swapped] = ["scattered", "swapped"].map(|name| many(&mut g, name));
+    let [scattered, divided, swapped] = ["scattered", "divided", "swapped"].map(|name| many(&mut g, name));
     let [number, other] = ["number", "other"].map(|name| g.task(name, &start, move |(): &()| 7 * rank));
     let seen = g.task("seen", &summed, |x: &Vec<u64>| x.len());
     let last = || operator("last", || 0, |_, last| last);
-    let lists: [(&str, Value<Vec<u64>>); 7] = [
+    let lists: [(&str, Value<Vec<u64>>); 8] = [
         ("sum", give!(takes, &summed, |x| g.all_reduce("sum", x, Sum))),
         ("last", give!(takes, &folded, |x| g.all_reduce("last", x, last()))),
         ("all", give!(takes, &gathered, |x| g.all_gather("all", x))),
         ("part", give!(takes, &scattered, |x| g.reduce_scatter("part", x, Sum))),
+        ("last part", give!(takes, &divided, |x| g.reduce_scatter("last part", x, last()))),
         ("swap", give!(takes, &swapped, |x| g.all_to_all("swap", x))),
         ("of last", give!(takes, &spread, |x| g.broadcast("of last", x, size - 1))),
         ("left", {
@@ -76,6 +77,7 @@ pub(crate) async fn in_a_graph(world: &World, length: usize, takes: bool) -> Res
         assert_eq!(out("last"), list(size - 1, length));
         assert_eq!(out("all"), (0..size).flat_map(|rank| list(rank, length)).collect::<Vec<_>>());
         assert_eq!(out("part"), sums(size, parts)[at..at + length]);
+        assert_eq!(out("last part"), list(size - 1, parts)[at..at + length]);
         assert_eq!(out("swap"), (0..size).flat_map(|rank| list(rank, parts)[at..at + length].to_vec()).collect::<Vec<_>>());
         assert_eq!(out("of last"), list(size - 1, length));
         assert_eq!(out("left"), list((rank + size - 1) % size, length));
