@@ -65,7 +65,7 @@ fn others_end(
 fn a_rank_is_killed() {
     others_end(
         "failures::a_rank_is_killed",
-        Launcher::survives_if_open_mpi,
+        Launcher::survives,
         |_| launch::signal("-KILL"),
         |error| error.contains("rank 1 has died"),
     );

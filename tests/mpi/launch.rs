@@ -19,6 +19,22 @@ pub(crate) struct Launcher {
     is_open_mpi: bool,
 }
 
+/// The script that runs a rank. A rank that is killed is the script's child, so its launcher does not hear of it
+/// before all is over: that of MPICH now and then ends the other ranks, whatever it is told (seen in one of ten
+/// rounds on a busy machine).
+const RUN: &str = r#"
+trap "" USR1
+"$0" "$@" &
+rank=$!
+trap 'kill -KILL $rank' TERM
+wait $rank
+code=$?
+while [ $code -gt 128 ] && [ -d "$ANABRANCH_TEST_RANK" ] && ! [ -e "$ANABRANCH_TEST_RANK/.over" ]; do sleep 0.02; done
+exit $code
+"#;
+/// Says to the scripts that the test is over.
+const OVER: &str = ".over";
+
 /// How a launch has ended: what it has printed, and the number of ranks that ended well.
 struct Launched {
     text: String,
@@ -150,14 +166,6 @@ pub(crate) fn all(test: &str, ranks: u32, with: impl Fn(&Launcher, u32, &str)) {
 }
 
 impl Launcher {
-    /// As [`Launcher::survives`], with Open MPI only: the launcher of MPICH now and then ends a rank when
-    /// another one is killed, whatever it is told (seen in one of ten rounds on a busy machine).
-    pub(crate) fn survives_if_open_mpi(&self, ranks: u32, test: &str, with: Option<(&str, String)>) {
-        if self.is_open_mpi {
-            self.survives(ranks, test, with);
-        }
-    }
-
     /// Checks that all ranks but one end well, though that one does not. They get an environment variable.
     pub(crate) fn survives(&self, ranks: u32, test: &str, with: Option<(&str, String)>) {
         let Launched { text, well, .. } = self.launch(self.go_on(), (ranks, ranks - 1), test, with.clone());
@@ -180,13 +188,13 @@ impl Launcher {
             command.args(["--allow-run-as-root", "--oversubscribe"]).env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
         }
         command.args(more).arg("-n").arg(ranks.to_string());
-        // MPICH tells the others of a rank that has died by SIGUSR1, which would end them.
-        command.args(["sh", "-c", r#"trap "" USR1; exec "$0" "$@""#]).arg(std::env::current_exe().unwrap());
+        command.args(["sh", "-c", RUN]).arg(std::env::current_exe().unwrap());
         let output = folder.join(".output");
         let (out, error) = (fs::File::create(&output).unwrap(), fs::File::options().append(true).open(&output).unwrap());
         command.args(["--exact", test, "--nocapture"]).env(RANK, &folder).envs(with).stdout(out).stderr(error);
         let mut launched = command.spawn().unwrap();
         let mut status = wait(&mut launched, || count_well(&folder) >= expected);
+        fs::write(folder.join(OVER), "").unwrap();
         // A rank that is stopped would stay, and the launcher with it.
         if let Ok(process) = fs::read_to_string(folder.join(".stopped")) {
             let _ = Command::new("kill").args(["-KILL", &process]).stderr(Stdio::null()).status();
