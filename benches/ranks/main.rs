@@ -7,6 +7,7 @@
 //! ```text
 //! cargo bench --bench ranks                 prints the table
 //! cargo bench --bench ranks -- --write      and writes it into docs/performance/ranks.md
+//! valgrind --tool=callgrind target/release/deps/ranks-... --once grid 1000
 //! ```
 #![allow(clippy::unwrap_used)]
 
@@ -35,13 +36,25 @@ const ROUNDS: usize = 5;
 struct Args {
     #[command(flatten)]
     output: Output,
+    /// Does one round and prints nothing, to count its instructions.
+    #[arg(long, num_args = 2, value_names = ["GRAPH", "RANKS"])]
+    once: Vec<String>,
 }
+
+/// The graphs, by name.
+const GRAPHS: [(&str, fn(u32) -> Shape); 2] = [("solver", solver), ("grid", grid)];
 
 fn main() {
     let args = Args::parse();
+    if let [graph, ranks] = &args.once[..] {
+        let (_, shape) = GRAPHS.iter().find(|(name, _)| name == graph).expect("the graphs are `solver` and `grid`");
+        let ranks = ranks.parse().expect("a number of ranks");
+        round(&shape(ranks), ranks);
+        return;
+    }
     let mut table =
         Table::new(["graph", "ranks", "schedules, ms", "proof, ms", "simulation, ms", "schedules, µs a rank", "all, µs a rank"]);
-    for (name, shape) in [("solver", solver as fn(u32) -> Shape), ("grid", grid)] {
+    for (name, shape) in GRAPHS {
         for ranks in [10, 100, 1_000, 10_000] {
             let shape = shape(ranks);
             let rounds: Vec<[f64; 3]> = (0..ROUNDS).map(|_| round(&shape, ranks)).collect();
