@@ -5,9 +5,10 @@ use std::future::{pending, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
+use std::time::Duration;
 
 use super::harness::{Plain, Task, block_on, check, join, spawn};
-use crate::comm::{Health, Turn, Turns, detach};
+use crate::comm::{Health, Sleeper, Turn, Turns, detach};
 use crate::error::WorldFault;
 use crate::sync::{AtomicU32, Mutex, Ordering, lock};
 
@@ -102,5 +103,44 @@ fn a_detached_future_sees_all_wakes() {
         threads.into_iter().for_each(join);
         // ORDERING: Relaxed: the joins make it visible.
         assert_eq!(ended.load(Ordering::Relaxed), 1);
+    });
+}
+
+/// The requests that have come. Loom forgets the wake of a thread that waits for a mutex, so there is none.
+#[derive(Default)]
+struct Requests(AtomicU32);
+
+impl Requests {
+    fn add(&self) {
+        // ORDERING: SeqCst, as `Done::leave`.
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn are(&self, all: u32) -> bool {
+        // ORDERING: SeqCst, as `Done::is_left`.
+        self.0.load(Ordering::SeqCst) == all
+    }
+}
+
+// Seen to fail, as a deadlock, when the thread looked for work before it told that it rests, and when a
+// request that wakes itself woke no thread.
+#[test]
+fn a_thread_that_goes_to_sleep_misses_no_request() {
+    check(|| {
+        let shared = Arc::new((Sleeper::new(), Requests::default()));
+        let threads = [Sleeper::wake, Sleeper::wake_from_sleep].map(|wake| {
+            let shared = shared.clone();
+            spawn(move || {
+                shared.1.add();
+                wake(&shared.0);
+            })
+        });
+        let (sleeper, requests) = &*shared;
+        sleeper.attach();
+        sleeper.doze(Duration::ZERO, || requests.are(2));
+        while !requests.are(2) {
+            sleeper.sleep(|| requests.are(2));
+        }
+        threads.into_iter().for_each(join);
     });
 }

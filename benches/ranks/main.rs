@@ -41,8 +41,11 @@ struct Args {
     once: Vec<String>,
 }
 
+/// Makes a graph for so many ranks.
+type Make = fn(u32) -> Shape;
+
 /// The graphs, by name.
-const GRAPHS: [(&str, fn(u32) -> Shape); 2] = [("solver", solver), ("grid", grid)];
+const GRAPHS: [(&str, Make); 2] = [("solver", solver), ("grid", grid)];
 
 fn main() {
     let args = Args::parse();

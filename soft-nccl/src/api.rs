@@ -6,7 +6,7 @@ use std::ffi::{c_char, c_int, c_void};
 use crate::combine::bytes_of;
 use crate::communicator::{self, CUDA_ERROR, INVALID_ARGUMENT, INVALID_USAGE, Launch, REMOTE_ERROR, SUCCESS, SYSTEM_ERROR};
 use crate::frames::{Collective, Work};
-use crate::hub;
+use crate::root;
 use crate::wire::Control;
 
 type Comm = usize;
@@ -77,7 +77,7 @@ extern "C" fn ncclGetVersion(version: *mut c_int) -> c_int {
 
 #[unsafe(no_mangle)]
 extern "C" fn ncclGetUniqueId(id: *mut Id) -> c_int {
-    hub::open().map_or(SYSTEM_ERROR, |hub| put(id, Id(hub.to_id())))
+    root::start().map_or(SYSTEM_ERROR, |root| put(id, Id(root.to_id())))
 }
 
 #[unsafe(no_mangle)]

@@ -1,4 +1,4 @@
-//! What a rank and the hub of its communicator say to each other.
+//! What a rank and the root of its communicator say to each other.
 
 use std::io::{self, Read, Write};
 
@@ -32,7 +32,7 @@ pub(crate) enum Request {
     Leave,
 }
 
-/// What the hub says.
+/// What the root says.
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Reply {
     /// All ranks have come.

@@ -8,8 +8,8 @@ mod combine;
 mod communicator;
 mod driver;
 mod frames;
-mod hub;
 mod link;
+mod root;
 mod wire;
 
 pub use client::Nccl;

@@ -1,4 +1,4 @@
-//! The connection of a rank with the hub of its communicator.
+//! The connection of a rank with the root of its communicator.
 
 use std::io;
 use std::net::{Shutdown, TcpStream};
@@ -6,14 +6,14 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 
 use crate::frames::{Reply, Request, Work, read, write};
-use crate::hub::Address;
 use crate::lock;
+use crate::root::Address;
 
 pub(crate) struct Link {
     stream: TcpStream,
     state: Mutex<State>,
     changed: Condvar,
-    /// A kernel that speaks with the hub has it.
+    /// A kernel that speaks with the root has it.
     asking: Mutex<()>,
 }
 

@@ -38,7 +38,7 @@ impl Agreement {
             let checks = member.engine.checks().unwrap_or_else(|| Arc::new(Plain(member.clone())));
             let agreed = Compared::begin(member, checks, Report::of_plan(order), &[]).agreed().await;
             if let Err(OpFault::World(fault)) = &agreed {
-                member.engine.cause(fault).await;
+                member.broken_by(fault).await;
             }
             agreed?;
             drop(turn);

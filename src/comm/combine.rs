@@ -25,7 +25,9 @@ pub(super) fn all_reduce<V: Elements, O: Operator<V::Item>>(operator: O) -> Spec
         made(V::from_elements(reduced::<V, O>(&operator, all, 0..length))?)
     });
     let spec = with_operator::<V::Item, O>(spec);
-    Spec { reduction, made: reduction.map(|_| Form::of::<V>()), fold: Some(fold), ..spec }
+    // Other values may be less in bytes than they are here.
+    let fold = V::IS_ITS_BYTES.then_some(fold);
+    Spec { reduction, made: reduction.map(|_| Form::of::<V>()), fold, ..spec }
 }
 
 pub(super) fn all_gather<V: Elements>() -> Spec {

@@ -35,6 +35,8 @@ mod operand;
 mod perform;
 mod report;
 mod run_comm;
+#[cfg(any(feature = "mpi", test))]
+mod sleeper;
 #[cfg(feature = "mpi")]
 mod spares;
 mod steps;
@@ -54,6 +56,8 @@ pub(crate) use health::Health;
 #[cfg(feature = "mpi")]
 pub use mpi::Mpi;
 pub use operand::Operand;
+#[cfg(test)]
+pub(crate) use sleeper::Sleeper;
 #[cfg(test)]
 pub(crate) use turns::{Turn, Turns};
 pub use wire::Wire;

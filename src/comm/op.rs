@@ -123,8 +123,8 @@ pub(crate) struct Spec {
 /// sender, for a receive.
 pub(crate) type Combine = Box<dyn Fn(Place, &[Given]) -> Result<Made, BoxError> + Send + Sync>;
 
-/// Makes the value of one of two ranks from the value that it gave, and from what the other rank has sent: the
-/// elements of which this rank gets the combination. It uses the memory of the latter.
+/// Makes the value of one of two ranks from the value that it gave, and from what the other rank has sent:
+/// the elements of which this rank gets the combination. It uses the memory of the latter.
 pub(crate) type Fold = Box<dyn Fn(Place, &Given, Made) -> Result<Made, BoxError> + Send + Sync>;
 
 /// A rank, and the number of ranks.

@@ -13,7 +13,7 @@
 //! ```
 
 use std::collections::HashSet;
-use std::future::{Future, poll_fn};
+use std::future::{Future, pending, poll_fn};
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
@@ -138,10 +138,17 @@ impl Member {
         let mut pending = Pending::new(self, &op.name, issued);
         let ended = self.carry_out(op, &mut pending).await;
         if let Err(OpFault::World(fault)) = &ended {
-            self.engine.cause(fault).await;
+            self.broken_by(fault).await;
         }
         pending.end(&ended);
         ended
+    }
+
+    /// Breaks the world for the fault of an operation, or for the loss of a rank that is its cause. Ends when
+    /// it is broken. It is also broken if this is dropped before.
+    pub(super) async fn broken_by(self: &Arc<Self>, fault: &WorldFault) {
+        detach(break_after_cause(Arc::downgrade(self), fault.clone()));
+        let _ = self.engine.health().watch(pending::<()>()).await;
     }
 
     async fn carry_out(self: &Arc<Self>, mut op: Op, pending: &mut Pending) -> Result<Made, OpFault> {
@@ -222,7 +229,6 @@ impl Pending {
     /// Notes the end of the operation. Breaks the world if other ranks may wait for parts of it.
     fn end(&self, ended: &Result<Made, OpFault>) {
         match ended {
-            Err(OpFault::World(fault)) => self.member.engine.break_by(fault.clone()),
             Err(OpFault::Value(error)) if !self.issuing.is_complete() => self.member.abandon(format!("'{}': {error}", self.name)),
             _ => {}
         }
@@ -243,8 +249,9 @@ impl Drop for Pending {
             // It does not keep a world that its rank leaves.
             let member = Arc::downgrade(&self.member);
             detach(async move {
-                let Err(OpFault::World(fault)) = verdict.await else { return };
-                break_after_cause(member, fault).await;
+                if let Err(OpFault::World(fault)) = verdict.await {
+                    break_after_cause(member, fault).await;
+                }
             });
         }
     }
@@ -261,6 +268,7 @@ pub(super) async fn break_after_cause(member: Weak<Member>, fault: WorldFault) {
 
 #[cfg(all(test, not(anabranch_loom)))]
 mod tests {
+    use futures::channel::oneshot;
     use futures::executor::block_on;
     use futures::future::poll_immediate;
 
@@ -272,7 +280,12 @@ mod tests {
     use crate::comm::world::World;
 
     /// An engine whose operations end like this, before they have all parts.
-    struct Ends(Arc<Health>, fn() -> OpFuture);
+    struct Ends {
+        health: Arc<Health>,
+        end: fn() -> OpFuture,
+        /// The cause of the first fault is known when this comes. Its operation has all parts.
+        cause: Mutex<Option<oneshot::Receiver<()>>>,
+    }
 
     impl Engine for Ends {
         fn name(&self) -> &'static str {
@@ -284,19 +297,31 @@ mod tests {
         }
 
         fn health(&self) -> &Arc<Health> {
-            &self.0
+            &self.health
         }
 
-        fn start(&self, _: Op, _: Arc<Issuing>) -> OpFuture {
-            self.1()
+        fn start(&self, _: Op, issuing: Arc<Issuing>) -> OpFuture {
+            if lock(&self.cause).is_some() {
+                issuing.complete();
+            }
+            (self.end)()
         }
 
         fn duplicate(&self) -> crate::Result<Box<dyn Engine>> {
-            Ok(Box::new(Self(Arc::default(), self.1)))
+            unreachable!("no test makes a further world")
+        }
+
+        fn cause(&self, _: &WorldFault) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+            let cause = lock(&self.cause).take();
+            Box::pin(async move {
+                if let Some(cause) = cause {
+                    let _ = cause.await;
+                }
+            })
         }
 
         fn break_by(&self, fault: WorldFault) {
-            self.0.break_by(fault);
+            self.health.break_by(fault);
         }
 
         fn leave(&self) {}
@@ -314,13 +339,27 @@ mod tests {
     /// Polls an operation once, and drops it. Returns its error, and what was behind it found.
     fn perform(end: fn() -> OpFuture) -> (Option<String>, Option<bool>) {
         let (health, found) = (Arc::<Health>::default(), Arc::default());
-        let world = World::of(Box::new(Ends(health.clone(), end)));
+        let world = World::of(Box::new(Ends { health: health.clone(), end, cause: Mutex::default() }));
         let spec = Arc::new(combine::barrier());
         let op = Op::new("op".into(), spec, combine::nothing(), None);
         let ended = block_on(poll_immediate(world.0.perform(op, Box::new(Behind(health.clone(), Arc::clone(&found))))));
         assert!(ended.is_none_or(|ended| ended.is_err()));
         let found = lock(&found).take();
         (health.fault().map(|fault| fault.to_string()), found)
+    }
+
+    #[test]
+    fn a_fault_breaks_the_world_though_its_operation_is_dropped_before_the_cause_is_known() {
+        // Seen to fail when the operation itself waited for the cause.
+        let (come, cause) = oneshot::channel();
+        let health = Arc::<Health>::default();
+        let end: fn() -> OpFuture = || Box::pin(async { Err(WorldFault::Transport { what: "it fails".into() }.into()) });
+        let world = World::of(Box::new(Ends { health: health.clone(), end, cause: Mutex::new(Some(cause)) }));
+        let op = Op::new("op".into(), Arc::new(combine::barrier()), combine::nothing(), None);
+        let ended = block_on(poll_immediate(world.0.perform(op, Box::new(()))));
+        assert!(ended.is_none() && health.fault().is_none());
+        come.send(()).expect("the fault waits for its cause");
+        assert_eq!(health.fault(), Some(WorldFault::Transport { what: "it fails".into() }));
     }
 
     #[test]

@@ -32,8 +32,8 @@ fn wait_for_the_others(world: &World, event: &str) {
     }
 }
 
-/// Lets rank 0 drop an operation of two steps before the others start it. The ranks know the operation: one that
-/// is new to them does not start before all have come to it.
+/// Lets rank 0 drop an operation of two steps before the others start it. The ranks know the operation: one
+/// that is new to them does not start before all have come to it.
 fn drop_between_steps(ranks: u32, test: &str, push: impl Fn(&Flow, &World) -> Var<Vec<u32>> + Send + Sync + 'static) {
     each_rank_alone(ranks, test, move |world| {
         let exec = Executor::inline();
@@ -192,12 +192,12 @@ fn an_encoding_of_a_known_reduction_fails() {
         let sum = |x: u32| {
             block_on(Executor::inline().flow(async |f: &Flow| {
                 // They are too many to go with their comparison.
-                let x = f.value("x", Numbers([x, 1].repeat(15)));
+                let x = f.value("x", Numbers([x, 1].repeat(600)));
                 Ok(f.get(&f.all_reduce(&world, "sum", &x, Sum)).await?.0.clone())
             }))
         };
         // The ranks know the operation then: it is started beside its comparison.
-        (0..3).for_each(|_| assert_eq!(sum(2).unwrap(), [4, 2].repeat(15)));
+        (0..3).for_each(|_| assert_eq!(sum(2).unwrap(), [4, 2].repeat(600)));
         assert_eq!(ENCODINGS.load(Ordering::Relaxed), 3);
         wait_for_the_others(&world, "come-so-far");
         if world.rank() == 0 {

@@ -95,7 +95,7 @@ fn elements_that_cannot_be_divided_fail_the_operation_on_all_ranks_and_the_world
                 let ended = exec.flow(async |f: &Flow| Ok(f.get(&push(f, &world, &f.value("x", vec![1; length]))).await?.len()));
                 block_on(ended)
             };
-            for length in [3, 301] {
+            for length in [3, 1001] {
                 let error = run(length).unwrap_err();
                 let text = format!("{error:#}");
                 let said = format!("{length} elements cannot be divided among 2 ranks");

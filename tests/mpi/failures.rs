@@ -72,6 +72,16 @@ fn a_rank_is_killed() {
 }
 
 #[test]
+fn a_rank_is_killed_and_the_launcher_lets_the_others_live() {
+    others_end(
+        "failures::a_rank_is_killed_and_the_launcher_lets_the_others_live",
+        Launcher::survives_and_hears,
+        |_| launch::signal("-KILL"),
+        |error| error.contains("rank 1 has died"),
+    );
+}
+
+#[test]
 fn a_rank_is_stopped() {
     others_end(
         "failures::a_rank_is_stopped",

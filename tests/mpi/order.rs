@@ -57,7 +57,8 @@ fn another_operator_of_the_same_name_is_an_error() {
 /// The largest lists of eight bytes that go with a comparison, of two ranks and of more.
 const CARRIED: [usize; 2] = [255, 7];
 
-/// Lets rank 1 give one element more than the others, of lists up to the largest that are carried, and longer ones.
+/// Lets rank 1 give one element more than the others, of lists up to the largest that are carried, and of
+/// longer ones.
 fn give_more(ranks: u32, test: &str) {
     each_rank(ranks, test, |world| {
         let most = CARRIED[usize::from(ranks > 2)];
@@ -173,7 +174,7 @@ fn a_small_collective_that_is_dropped_after_its_start_leaves_the_world_whole() {
             launch::wait_for_note("dropped");
             assert_eq!(flow(async |f: &Flow| Ok(f.get(&sum(f, &world, "sum", 3)).await?[0])).unwrap(), 2.0);
         }
-        assert_eq!(flow(async |f: &Flow| Ok(f.get(&sum(f, &world, "next", 30)).await?[0])).unwrap(), 2.0);
+        assert_eq!(flow(async |f: &Flow| Ok(f.get(&sum(f, &world, "next", 300)).await?[0])).unwrap(), 2.0);
         assert!(world.error().is_none());
     });
 }
@@ -215,7 +216,7 @@ fn a_message_behind_a_collective_does_not_wait_for_all_ranks() {
             })
         };
         // The second time, the ranks know it.
-        [4, 4, 40, 40].into_iter().for_each(|length| assert_eq!(run(length).unwrap(), 2.0));
+        [4, 4, 400, 400].into_iter().for_each(|length| assert_eq!(run(length).unwrap(), 2.0));
     });
 }
 

@@ -56,8 +56,8 @@ fn exchanges_give_the_same_whether_they_read_or_take() {
 
 #[test]
 fn two_ranks_exchange_directly() {
-    // Values of up to 2,040 bytes go with the comparison: 255 elements, or 127 for each rank. Seen to fail when
-    // rank 1 combined in the other order, and when rank 0 took the part of rank 1.
+    // Values of up to 2,040 bytes go with the comparison: 255 elements, or 127 for each rank. Seen to fail
+    // when rank 1 combined in the other order, and when rank 0 took the part of rank 1.
     each_rank(2, "takes::two_ranks_exchange_directly", |world| {
         exchange_lists(&world, &[0, 1, 127, 128, 255, 256, 20_000, 10_001]);
     });

@@ -1,5 +1,5 @@
-//! Ranks that are processes of MPI, each with its own GPU: they exchange device memory as ranks of one process
-//! do, and a rank that is killed or stopped ends the others.
+//! Ranks that are processes of MPI, each with its own GPU: they exchange device memory as ranks of one
+//! process do, and a rank that is killed or stopped ends the others.
 
 use std::env::var;
 use std::time::Duration;
@@ -14,7 +14,6 @@ use futures::executor::block_on;
 use crate::launch;
 use crate::ranks::{NCCL, Rank, is_clean, next_device, output, run, run_graph, until, uploaded};
 
-const DEADLINE: Duration = Duration::from_secs(2);
 const RANKS: u32 = 3;
 
 /// Says to the ranks which of them ends, and at which step.
@@ -130,11 +129,11 @@ fn end(rank: &Rank, step: usize, signal: &str) -> ! {
 
 /// The part of each rank. One of them ends by the signal; the others say why, and leave nothing on their
 /// GPUs.
-fn rank_of_three(signal: &str, says: &str) {
+fn rank_of_three(signal: &str, says: &str, deadline: Duration) {
     launch::keep_panics();
     let ends = var(END).unwrap();
     let (ending, step) = ends.split_once(' ').map(|(rank, step)| (rank.parse().unwrap(), step.parse().unwrap())).unwrap();
-    let (rank, device) = open(Mpi::new().deadline(DEADLINE).world().unwrap());
+    let (rank, device) = open(Mpi::new().deadline(deadline).world().unwrap());
     let number = rank.world.rank();
     assert_eq!(round(&rank).unwrap(), [3.0; 100]);
     if number == ending {
@@ -152,9 +151,9 @@ fn rank_of_three(signal: &str, says: &str) {
 }
 
 /// Ends a rank by a signal, before a round and in each operation. Rank 0 is the one where the others meet.
-fn each_step(name: &str, signal: &'static str, says: &str) {
+fn each_step(name: &str, signal: &'static str, says: &str, deadline_s: u64) {
     if launch::is_rank() {
-        return rank_of_three(signal, says);
+        return rank_of_three(signal, says, Duration::from_secs(deadline_s));
     }
     launch::all(name, RANKS, |launcher, ranks, test| {
         for (ending, step) in (0..2).flat_map(|ending| (0..=NODES.len()).map(move |step| (ending, step))) {
@@ -163,8 +162,8 @@ fn each_step(name: &str, signal: &'static str, says: &str) {
     });
 }
 
-// Seen to fail when a rank aborted before the others had heard why: they took the end of its connection for an
-// error of theirs.
+// Seen to fail when a rank aborted before the others had heard why: they took the end of its connection for
+// an error of theirs.
 #[test]
 fn an_operation_that_fails_in_one_process_is_the_error_of_all() {
     launch::each_rank_alone(RANKS, "processes::an_operation_that_fails_in_one_process_is_the_error_of_all", |world| {
@@ -181,15 +180,15 @@ fn an_operation_that_fails_in_one_process_is_the_error_of_all() {
     });
 }
 
-// Seen to fail when a rank did not wait for what the control connection tells: its error was one of NCCL, which
-// names no rank.
+// Seen to fail when a rank did not wait for what the control connection tells: its error was one of NCCL,
+// which names no rank.
 #[test]
 fn one_of_three_processes_is_killed() {
-    each_step("processes::one_of_three_processes_is_killed", "-KILL", "has died");
+    each_step("processes::one_of_three_processes_is_killed", "-KILL", "has died", 10);
 }
 
 // Seen to hang when the abort called nothing.
 #[test]
 fn one_of_three_processes_is_stopped() {
-    each_step("processes::one_of_three_processes_is_stopped", "-STOP", "has not answered for");
+    each_step("processes::one_of_three_processes_is_stopped", "-STOP", "has not answered for", 2);
 }

@@ -103,7 +103,7 @@ impl Control {
         }
     }
 
-    /// Waits until all that the other ranks have said so far is heard: for one to two beats.
+    /// Gives this rank one to two beats to hear of what has happened to another one.
     pub(crate) fn heard(&self) -> impl Future<Output = ()> + Send + use<> {
         let heard = Arc::new(Done::default());
         if self.size > 1 {

@@ -31,8 +31,8 @@ const CARRYING_MAX: u32 = 16;
 
 /// What a rank gives to a comparison that carries bytes: a number, and the bytes.
 const FRAME: usize = 64;
-/// The largest frame of two ranks. MPI sends larger ones less fast: they have to be asked for. And bytes that are
-/// carried are copied four times.
+/// The largest frame of two ranks. MPI sends larger ones less fast: they have to be asked for. And bytes that
+/// are carried are copied four times.
 const FRAME_OF_TWO: usize = 2048;
 
 impl<H: Handle> Checks for Channel<H> {

@@ -134,7 +134,10 @@ impl<H: Handle> Inner<H> {
             Exchange::RecvFrom { .. } => self.receive(op, issuing).await,
             Exchange::Broadcast { root } => self.broadcast(op, *root, issuing).await,
             Exchange::AllGather if spec.made.is_some() => self.all_gather(op, issuing).await,
-            _ if spec.fold.is_some() && self.place.size == 2 => self.fold(op, issuing).await,
+            // A message of MPI has less than 2 GiB; a reduction, so many elements.
+            _ if spec.fold.is_some() && self.place.size == 2 && op.given.bytes().len() <= c_int::MAX as usize => {
+                self.fold(op, issuing).await
+            }
             Exchange::AllReduce { .. } | Exchange::ReduceScatter { .. } if spec.reduction.is_some() => {
                 self.reduce(op, issuing).await
             }

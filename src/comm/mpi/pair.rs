@@ -1,5 +1,5 @@
-//! Exchanges of two ranks: each sends, and receives what the other one sends. MPI's own collectives take up to
-//! three times as long between two ranks.
+//! Exchanges of two ranks: each sends, and receives what the other one sends. MPI's own collectives take up
+//! to three times as long between two ranks.
 //!
 //! A message says its length, and one that is never received does no harm. So it does not matter if the other
 //! rank has begun something else: the comparison finds that.

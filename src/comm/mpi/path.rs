@@ -99,8 +99,11 @@ pub(super) enum Step<H> {
     Request(H),
     /// A receive, whose message has not come.
     Probe(Probe<H>),
-    /// A receive, whose message has come, and a send that is to complete behind it.
-    Received(H, H),
+    /// A receive, whose message has come, and a send that is to complete, too.
+    Received {
+        receive: H,
+        send: H,
+    },
     /// The communicators of a world, which are made one after the other: MPICH was seen to make no progress
     /// with several at once. `request` makes the next one.
     Copies {
@@ -360,22 +363,24 @@ impl<H: Handle> Flying<H> {
     fn advance(&mut self, calls: &Calls<H>) -> Result<Advance, Failed> {
         match &mut self.step {
             Step::Request(request) => Ok(if calls.test(request)? { Advance::Complete } else { Advance::None }),
-            Step::Received(request, beside) => {
-                if !calls.test(request)? {
+            Step::Received { receive, send } => {
+                if !calls.test(receive)? {
                     return Ok(Advance::None);
                 }
-                self.step = Step::Request(*beside);
+                self.step = Step::Request(*send);
                 Ok(Advance::Step)
             }
             Step::Probe(Probe { from, tag, comm, landing, is_matched, beside }) => {
                 let Some((message, bytes)) = calls.probe(*from, *tag, *comm)? else { return Ok(Advance::None) };
-                // ORDERING: Relaxed: it tells nothing else.
-                is_matched.iter().for_each(|is| is.store(true, Ordering::Relaxed));
+                if let Some(is_matched) = is_matched {
+                    // ORDERING: Relaxed: it tells nothing else.
+                    is_matched.store(true, Ordering::Relaxed);
+                }
                 self.buffers.bytes = bytes;
                 let into = Memory::to_receive(&mut **self.buffers.landing.insert(landing(bytes)));
                 // SAFETY: the landing stays in the buffers until the request has completed.
-                let request = unsafe { calls.receive(message, into) }?;
-                self.step = beside.map_or(Step::Request(request), |beside| Step::Received(request, beside));
+                let receive = unsafe { calls.receive(message, into) }?;
+                self.step = beside.map_or(Step::Request(receive), |send| Step::Received { receive, send });
                 Ok(Advance::Step)
             }
             Step::Copies { into, made, request } => {

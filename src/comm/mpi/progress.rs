@@ -7,11 +7,11 @@
 //!                  else, or dropped                           is left to the thread, which wakes the future
 //!
 //!  the thread      event                                      next
-//!  any             a request is left                          WORKS: it tests all; sleeps between after AWAKE
-//!  WORKS, DOZES    none is left, and polls test them          DOZES: it looks again after DOZE
-//!  DOZES           none was polled for POLLED                 WORKS: the executor does other work
-//!  WORKS, DOZES    none was there for DOZE                    SLEEPS
-//!  SLEEPS          a request wakes itself                     WORKS, then DOZES
+//!  any             a request is left                          works: it tests all; pauses between after AWAKE
+//!  works, dozes    none is left, and polls test them          dozes: it looks again after DOZE
+//!  dozes           none was polled for POLLED                 works: the executor does other work
+//!  works, dozes    none was there for DOZE                    sleeps
+//!  sleeps          a request wakes itself                     works, then dozes
 //! ```
 //! An executor may do other work after all: the code of a flow computes before it awaits, or a task is not
 //! polled. Then requests wait for up to DOZE. So after each such stall, more and more of the next
@@ -27,9 +27,10 @@ use super::calls::{Called, Calls, Handle};
 use super::path::{Buffers, Command, Done, Path, Remaining, Start, Step};
 use crate::comm::detached::is_detached;
 use crate::comm::done::{AWAKE, pause};
+use crate::comm::sleeper::Sleeper;
 use crate::error::{Error, Kind, Result};
 use crate::runtime::has_nothing_else;
-use crate::sync::{AtomicU32, AtomicU64, OnceLock, Ordering, Thread, current, park, park_for, spawn, spin_loop};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, spawn, spin_loop};
 
 /// The longest time that the first poll tests its request, and twice that if its thread has nothing else. A
 /// message between two processes of one machine takes about 1 µs.
@@ -47,18 +48,12 @@ const WARY_MAX: u32 = 1 << 20;
 /// takes.
 const NS_PER_BYTE: Duration = Duration::from_nanos(2);
 
-const WORKS: u32 = 0;
-const DOZES: u32 = 1;
-const SLEEPS: u32 = 2;
-
 /// The path of this process, and its thread.
 pub(super) struct Progress<H> {
     pub(super) path: Path<H>,
-    /// What the thread does: [`WORKS`], [`DOZES`] or [`SLEEPS`].
-    state: AtomicU32,
+    sleeper: Sleeper,
     /// The number of next requests that do not wake themselves.
     wary: AtomicU32,
-    thread: OnceLock<Thread>,
     begin: Instant,
     /// The time of the last poll of a request, since `begin`.
     polled_ns: AtomicU64,
@@ -67,8 +62,8 @@ pub(super) struct Progress<H> {
 impl<H: Handle> Progress<H> {
     /// Starts the thread.
     pub(super) fn start(path: Path<H>) -> Result<Arc<Self>> {
-        let (state, wary, polled_ns) = (AtomicU32::new(WORKS), AtomicU32::new(0), AtomicU64::new(0));
-        let progress = Arc::new(Self { path, state, wary, thread: OnceLock::new(), begin: Instant::now(), polled_ns });
+        let (sleeper, wary, polled_ns) = (Sleeper::new(), AtomicU32::new(0), AtomicU64::new(0));
+        let progress = Arc::new(Self { path, sleeper, wary, begin: Instant::now(), polled_ns });
         let own = progress.clone();
         spawn("anabranch-mpi".into(), move || own.run())
             .map_err(|error| -> Error { Error::with_source(Kind::Thread, error.into()) })?;
@@ -76,7 +71,7 @@ impl<H: Handle> Progress<H> {
     }
 
     fn run(&self) {
-        let _ = self.thread.set(current());
+        self.sleeper.attach();
         let (mut last, mut since, mut stalls) = (Remaining::Nothing, Instant::now(), 0);
         let mut has_dozed = false;
         loop {
@@ -91,12 +86,13 @@ impl<H: Handle> Progress<H> {
             }
             has_dozed = false;
             match remaining {
-                Remaining::Nothing if unpolled > DOZE => self.rest(SLEEPS),
+                Remaining::Nothing if unpolled > DOZE => self.sleeper.sleep(|| self.path.drive() != Remaining::Nothing),
                 Remaining::Requests { bytes, are_left, .. } if are_left || unpolled > POLLED => {
                     pause(since.elapsed(), AWAKE + NS_PER_BYTE * bytes.min(1 << 30) as u32);
                 }
                 _ => {
-                    self.rest(DOZES);
+                    let is_left = |remaining| matches!(remaining, Remaining::Requests { are_left: true, .. });
+                    self.sleeper.doze(DOZE, || is_left(self.path.drive()));
                     has_dozed = true;
                 }
             }
@@ -125,41 +121,10 @@ impl<H: Handle> Progress<H> {
         wary == 0
     }
 
-    /// Rests until it is woken, or until a doze is over.
-    fn rest(&self, how: u32) {
-        // ORDERING: SeqCst, with the swap in `leave`: either this thread sees the request of that caller, or
-        // the caller sees that the thread rests.
-        self.state.store(how, Ordering::SeqCst);
-        match (how, self.path.drive()) {
-            (SLEEPS, Remaining::Nothing) => park(),
-            (DOZES, Remaining::Nothing | Remaining::Requests { are_left: false, .. }) => park_for(DOZE),
-            _ => {}
-        }
-        // ORDERING: Relaxed: a caller that still sees that it rests only wakes it once too often.
-        self.state.store(WORKS, Ordering::Relaxed);
-    }
-
     /// Leaves a request to the thread.
     fn leave(&self, done: &Done) {
         done.leave();
-        // ORDERING: SeqCst, as in `rest`.
-        if self.state.swap(WORKS, Ordering::SeqCst) != WORKS {
-            self.wake();
-        }
-    }
-
-    /// Lets the thread look now and then whether requests that wake themselves are polled.
-    fn begin_to_doze(&self) {
-        // ORDERING: SeqCst, as in `rest`: this caller's request is in the path.
-        if self.state.compare_exchange(SLEEPS, WORKS, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
-            self.wake();
-        }
-    }
-
-    fn wake(&self) {
-        if let Some(thread) = self.thread.get() {
-            thread.unpark();
-        }
+        self.sleeper.wake();
     }
 
     /// Waits for a request in this thread: only for the start of a world. Returns None if the wait is over
@@ -250,7 +215,8 @@ impl<H: Handle> Request<H> {
             self.wakes_itself = is_alone && self.progress.may_be_polled();
         }
         if self.wakes_itself && is_alone && first_poll.elapsed() < POLLED {
-            self.progress.begin_to_doze();
+            // The thread looks now and then whether it is polled.
+            self.progress.sleeper.wake_from_sleep();
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }

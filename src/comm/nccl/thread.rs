@@ -233,7 +233,9 @@ impl Life {
                     has_moved = true;
                     self.connecting.take().into_iter().for_each(|done| done.set(Ok(())));
                     self.issuing.take().into_iter().for_each(|work| self.fly(work));
-                    self.pending.pop_front().into_iter().for_each(|task| self.issue(task));
+                    if !self.has_failed {
+                        self.pending.pop_front().into_iter().for_each(|task| self.issue(task));
+                    }
                 }
             }
         }
@@ -307,7 +309,8 @@ impl Life {
         WorldFault::Transport { what: format!("NCCL on rank {}: {why}", self.rank.place.rank) }
     }
 
-    /// Breaks the world. The abort comes behind that: NCCL on the other ranks takes it for an error of theirs.
+    /// Breaks the world. The abort comes behind that: NCCL on the other ranks takes it for an error of
+    /// theirs.
     fn fail(&mut self, why: &str) {
         if self.broken.is_none() && !std::mem::replace(&mut self.has_failed, true) {
             self.rank.break_by(self.fault(why));

@@ -1,8 +1,8 @@
 //! Where the ranks of a communicator meet: threads of the process that has made its id, one for each rank,
 //! which comes over TCP. The ranks are threads or processes of one machine.
 //!
-//! A rank whose connection ends before it leaves is lost: the hub ends the connections of all, so all get an
-//! error. If the process of the hub dies, they end, too.
+//! A rank whose connection ends before it leaves is lost: the root ends the connections of all, so all get an
+//! error. If the process of the root dies, they end, too.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -15,7 +15,7 @@ use crate::clique::Clique;
 use crate::frames::{Reply, Request, read, write};
 use crate::lock;
 
-/// Where a hub listens, and the word that it expects.
+/// Where a root listens, and the word that it expects.
 #[derive(Clone, Copy)]
 pub(crate) struct Address {
     port: u16,
@@ -46,7 +46,7 @@ impl Address {
     }
 }
 
-struct Hub {
+struct Root {
     password: u64,
     state: Mutex<State>,
 }
@@ -58,17 +58,17 @@ struct State {
     clique: Option<Clique>,
 }
 
-/// Opens a hub.
-pub(crate) fn open() -> io::Result<Address> {
+/// Starts a root.
+pub(crate) fn start() -> io::Result<Address> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let address = Address { port: listener.local_addr()?.port(), password: RandomState::new().hash_one(()) };
-    let hub = Arc::new(Hub { password: address.password, state: Mutex::default() });
-    thread::Builder::new().name("soft-nccl-hub".into()).spawn(move || {
+    let root = Arc::new(Root { password: address.password, state: Mutex::default() });
+    thread::Builder::new().name("soft-nccl-root".into()).spawn(move || {
         for stream in listener.incoming().flatten() {
-            let Some(rank) = hub.admit(&stream) else { continue };
-            let own = hub.clone();
+            let Some(rank) = root.admit(&stream) else { continue };
+            let own = root.clone();
             thread::spawn(move || own.serve(rank, &stream));
-            if lock(&hub.state).clique.is_some() {
+            if lock(&root.state).clique.is_some() {
                 break;
             }
         }
@@ -76,7 +76,7 @@ pub(crate) fn open() -> io::Result<Address> {
     Ok(address)
 }
 
-impl Hub {
+impl Root {
     /// Adds a rank. Returns its number, or None if it cannot be one of these ranks.
     fn admit(&self, stream: &TcpStream) -> Option<usize> {
         let Request::Hello { password, rank, size } = read(stream).ok()? else { return None };
