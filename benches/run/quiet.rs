@@ -18,7 +18,7 @@ const ATTEMPTS_MAX: usize = 5;
 /// The largest accepted slowdown of a core while a figure is taken.
 const SLOWED_MAX: f64 = 0.15;
 /// How long a figure waits until all cores are fast.
-const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_secs(10);
 /// How long it first searches for the shortest time.
 const REFERENCE: Duration = Duration::from_secs(3);
 /// Between two probes of a wait.
