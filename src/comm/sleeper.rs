@@ -43,8 +43,8 @@ impl Sleeper {
     }
 
     fn rest(&self, how: u32, has_work: impl FnOnce() -> bool, park: impl FnOnce()) {
-        // ORDERING: SeqCst, with the reads in `wake` and `wake_from_sleep`: either this thread sees the work of
-        // that caller, or the caller sees that the thread rests. A swap, because loom orders no stores so.
+        // ORDERING: SeqCst, with the reads in `wake` and `wake_from_sleep`: either this thread sees the work
+        // of that caller, or the caller sees that the thread rests. A swap, because loom orders no stores so.
         self.state.swap(how, Ordering::SeqCst);
         if !has_work() {
             park();

@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use super::library::UniqueId;
 use super::start::gather;
-use super::thread::{Nccl, Opened};
+use super::thread::{Nccl, Opened, Rank};
+use crate::comm::detached::detach;
 use crate::comm::done::Done;
 use crate::comm::op::OpFault;
 use crate::comm::perform::Unstarted;
+use crate::comm::steps::break_after_cause;
 use crate::comm::world::{Member, World};
 use crate::error::{Kind, Result, WorldFault};
 use crate::name::Name;
@@ -54,7 +56,7 @@ impl World {
     /// # let _ = rank;
     /// ```
     pub fn use_nccl(&self, ordinal: u32) -> impl Future<Output = Result<()>> + Send + 'static + use<> {
-        self.use_nccl_of(move |member| Nccl::open(ordinal, member))
+        self.use_nccl_of(move |member| Nccl::open(ordinal, rank_of(member)))
     }
 
     /// As [`World::use_nccl`], by a thread that `start` starts when it is this rank's turn.
@@ -80,6 +82,21 @@ impl World {
             }
         }
     }
+}
+
+/// Returns what the thread needs. It does not keep a world that its rank leaves.
+fn rank_of(member: &Arc<Member>) -> Rank {
+    let (place, health, member) = (member.engine.place(), member.engine.health().clone(), Arc::downgrade(member));
+    let own = health.clone();
+    let break_by = Box::new(move |fault: WorldFault| {
+        let (member, health) = (member.clone(), own.clone());
+        detach(async move {
+            break_after_cause(member, fault.clone()).await;
+            // If this rank has left the world, only its own thread is left here.
+            health.break_by(fault);
+        });
+    });
+    Rank { place, health, break_by }
 }
 
 /// A thread that was started, and what it will find.

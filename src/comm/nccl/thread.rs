@@ -10,18 +10,15 @@
 //! ```
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::communicator::{Communicator, Ends};
 use super::library::{Library, UniqueId};
 use super::on_device::{NewMemory, Wanted};
-use crate::comm::detached::detach;
 use crate::comm::done::{AWAKE, Done, pause};
 use crate::comm::health::Health;
 use crate::comm::op::{Op, OpFault, Place};
-use crate::comm::steps::break_after_cause;
-use crate::comm::world::Member;
 use crate::device::cuda::{Mark, Transport};
 use crate::error::{BoxError, Error, Kind, Result, WorldFault};
 use crate::graph::Made;
@@ -57,11 +54,9 @@ pub(super) type Opened = Result<Option<UniqueId>, String>;
 
 impl Nccl {
     /// Starts a thread, which opens the library and the GPU.
-    pub(super) fn open(ordinal: u32, member: &Arc<Member>) -> Result<(Self, Arc<Done<Opened>>)> {
+    pub(super) fn open(ordinal: u32, rank: Rank) -> Result<(Self, Arc<Done<Opened>>)> {
         let (nccl, opened) = (Self::default(), Arc::new(Done::default()));
         let (own, to) = (nccl.0.clone(), opened.clone());
-        let (place, health) = (member.engine.place(), member.engine.health().clone());
-        let rank = Rank { place, health, member: Arc::downgrade(member) };
         spawn("anabranch-nccl".into(), move || live(own, ordinal, rank, &to))
             .map_err(|error| -> Error { Error::with_source(Kind::Thread, error.into()) })?;
         Ok((nccl, opened))
@@ -95,22 +90,11 @@ impl Drop for Nccl {
 }
 
 /// The rank for which the thread works.
-struct Rank {
-    place: Place,
-    health: Arc<Health>,
-    /// The thread does not keep a world that its rank leaves.
-    member: Weak<Member>,
-}
-
-impl Rank {
-    /// Breaks the world on all ranks: here at last, if this rank has left it.
-    fn break_by(&self, fault: WorldFault) {
-        let (member, health) = (self.member.clone(), self.health.clone());
-        detach(async move {
-            break_after_cause(member, fault.clone()).await;
-            health.break_by(fault);
-        });
-    }
+pub(super) struct Rank {
+    pub(super) place: Place,
+    pub(super) health: Arc<Health>,
+    /// Breaks the world, soon.
+    pub(super) break_by: Box<dyn Fn(WorldFault) + Send>,
 }
 
 fn live(commands: Arc<Commands>, ordinal: u32, rank: Rank, opened: &Done<Opened>) {
@@ -313,7 +297,7 @@ impl Life {
     /// theirs.
     fn fail(&mut self, why: &str) {
         if self.broken.is_none() && !std::mem::replace(&mut self.has_failed, true) {
-            self.rank.break_by(self.fault(why));
+            (self.rank.break_by)(self.fault(why));
         }
     }
 
