@@ -5,7 +5,8 @@
 //! cargo run --example ranks                                   # two ranks: two threads of this process
 //! cargo run --example ranks -- --size 200 --ranks 4 --flow
 //! cargo build --features mpi --example ranks
-//! mpirun -n 4 target/debug/examples/ranks --mpi               # four ranks: four processes
+//! mpirun -n 4 target/debug/examples/ranks --mpi               # four ranks: four processes (Open MPI, on
+//!                                                             # fewer cores: with --oversubscribe)
 //! cargo run --example ranks -- --graph solver.json            # what each of four ranks does, as a picture
 //! cargo run -p anabranch-tool -- plan solver.json --ranks 4 -o solver.svg
 //! ```
@@ -23,7 +24,7 @@ use std::process::ExitCode;
 use std::{fs, thread};
 
 use anabranch::comm::World;
-use anabranch::{BoxError, Executor};
+use anabranch::{BoxError, Executor, Flow};
 use clap::Parser;
 use futures::executor::block_on;
 
@@ -38,7 +39,7 @@ struct Args {
     size: u32,
 
     /// Ranks, as threads of this process: 1, 2, 4 or 8
-    #[arg(long, value_name = "R", default_value_t = 2)]
+    #[arg(long, value_name = "R", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=8))]
     ranks: u32,
 
     /// This process is one of the ranks that mpirun has started
@@ -67,15 +68,30 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> Result<(), BoxError> {
     if let Some(path) = &args.graph {
         let part = Part::new(args.size, &World::local(args.ranks)?[0])?;
-        return Ok(fs::write(path, graph::shape(part).to_json())?);
+        let written = fs::write(path, graph::shape(part).to_json());
+        return written.map_err(|error| format!("{}: {error}", path.display()).into());
     }
     let worlds = if args.mpi { vec![mpi()?] } else { World::local(args.ranks)? };
+    if args.mpi {
+        check_size(&worlds[0], args.size)?;
+    }
     let is_first = worlds[0].rank() == 0;
     let solutions = solve(worlds, args.size, args.flow)?;
     if is_first {
         print(&solutions[0]);
     }
     Ok(())
+}
+
+/// Checks that all processes have the same size: ranks compare their graphs, but not what bodies have
+/// captured.
+fn check_size(world: &World, size: u32) -> Result<(), BoxError> {
+    let sizes = block_on(Executor::inline().flow(async |f: &Flow| {
+        let size = f.value("size", size);
+        f.get(&f.all_gather(world, "sizes", &size)).await
+    }))?;
+    let Some(rank) = sizes.iter().position(|other| *other != sizes[0]) else { return Ok(()) };
+    Err(format!("rank 0 has --size {}, and rank {rank} has --size {}: give all the same", sizes[0], sizes[rank]).into())
 }
 
 /// Solves on these ranks, each in a thread of its own. Returns what each has found.
