@@ -61,24 +61,19 @@ fn others_end(
     launch::wait_for(2);
 }
 
+fn others_end_when_one_is_killed(name: &str, check: fn(&Launcher, u32, &str, Option<(&str, String)>)) {
+    others_end(name, check, |_| launch::signal("-KILL"), |error| error.contains("rank 1 has died"));
+}
+
 #[test]
 fn a_rank_is_killed() {
-    others_end(
-        "failures::a_rank_is_killed",
-        Launcher::survives,
-        |_| launch::signal("-KILL"),
-        |error| error.contains("rank 1 has died"),
-    );
+    others_end_when_one_is_killed("failures::a_rank_is_killed", Launcher::survives);
 }
 
 #[test]
 fn a_rank_is_killed_and_the_launcher_lets_the_others_live() {
-    others_end(
-        "failures::a_rank_is_killed_and_the_launcher_lets_the_others_live",
-        Launcher::survives_and_hears,
-        |_| launch::signal("-KILL"),
-        |error| error.contains("rank 1 has died"),
-    );
+    let name = "failures::a_rank_is_killed_and_the_launcher_lets_the_others_live";
+    others_end_when_one_is_killed(name, Launcher::survives_and_hears);
 }
 
 #[test]
