@@ -1,11 +1,12 @@
 //! Whether the world of a rank is whole. Every pending operation waits for its own end and for this, so none
 //! is left when the world breaks.
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 
+use pin_project_lite::pin_project;
 use slab::Slab;
 
 use crate::error::WorldFault;
@@ -41,14 +42,31 @@ impl Health {
     }
 
     /// Waits for `of`, and ends with the fault if the world breaks before.
-    pub(crate) async fn watch<T>(self: &Arc<Self>, of: impl Future<Output = T>) -> Result<T, WorldFault> {
-        let mut of = pin!(of);
-        let mut watch = Watch { health: self, key: None };
-        poll_fn(|cx| match of.as_mut().poll(cx) {
+    pub(crate) fn watch<F: Future>(self: &Arc<Self>, of: F) -> Watched<'_, F> {
+        Watched { of, watch: Watch { health: self, key: None } }
+    }
+}
+
+pin_project! {
+    /// A future that ends when the world breaks. By hand, because an async block would have the future twice:
+    /// as what it captures, and as what it polls.
+    #[must_use = "futures do nothing until they are polled"]
+    pub(crate) struct Watched<'h, F> {
+        #[pin]
+        of: F,
+        watch: Watch<'h>,
+    }
+}
+
+impl<F: Future> Future for Watched<'_, F> {
+    type Output = Result<F::Output, WorldFault>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        match this.of.poll(cx) {
             Poll::Ready(value) => Poll::Ready(Ok(value)),
-            Poll::Pending => watch.poll(cx.waker()).map(Err),
-        })
-        .await
+            Poll::Pending => this.watch.poll(cx.waker()).map(Err),
+        }
     }
 }
 

@@ -68,14 +68,19 @@ impl Op {
         (room > 0 && bytes.len() <= room).then_some(bytes)
     }
 
-    /// Makes the value of this rank from the bytes that a comparison has carried.
-    pub(crate) fn combine_carried(&self, place: Place, all: &[Vec<u8>]) -> Result<Made, BoxError> {
-        let decode = self.spec.form.decode;
-        if let Exchange::Broadcast { root } = self.spec.communication.exchange {
-            return decode(&all[root as usize]);
+    /// Makes the value of this rank from the bytes that a comparison has carried: its own, and those of the
+    /// others.
+    pub(crate) fn combine_carried(&self, place: Place, own: &[u8], others: &[Vec<u8>]) -> Result<Made, BoxError> {
+        let decoded = |rank: u32| (self.spec.form.decode)(if rank == place.rank { own } else { &others[rank as usize] });
+        match (&self.spec.communication.exchange, &self.spec.fold) {
+            (Exchange::Barrier, _) => (self.spec.combine)(place, &[]),
+            (Exchange::Broadcast { root }, _) => decoded(*root),
+            (Exchange::AllReduce { .. }, Some(fold)) if place.size == 2 => fold(place, &self.given, decoded(1 - place.rank)?),
+            _ => {
+                let all = (0..place.size).map(|rank| Ok(Given::new(Shared::from(decoded(rank)?))));
+                (self.spec.combine)(place, &all.collect::<Result<Vec<_>, BoxError>>()?)
+            }
         }
-        let all = all.iter().map(|bytes| Ok(Given::new(Shared::from(decode(bytes)?)))).collect::<Result<Vec<_>, BoxError>>()?;
-        (self.spec.combine)(place, &all)
     }
 
     /// Returns a number that is the same for the same operation, whatever its size is.

@@ -16,11 +16,11 @@ use std::collections::HashSet;
 use std::future::{Future, pending, poll_fn};
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use super::detached::detach;
 use super::engine::{Answer, CheckFuture, Checks, Issued, Issuing};
-use super::op::{Op, OpFault};
+use super::op::{Op, OpFault, OpFuture};
 use super::report::{Report, judge};
 use super::turns::{Turn, Turns};
 use super::world::Member;
@@ -78,7 +78,8 @@ impl Compared {
         let is_started = Arc::new(AtomicBool::new(false));
         let asked = checks.compare(pair.1, carried);
         // A world that its rank has left is not kept by a comparison that goes on.
-        let this = Comparison { member: Arc::downgrade(member), checks, turn, number, is_started: is_started.clone() };
+        let member = Arc::downgrade(member);
+        let this = Comparison { member, checks, turn, number, is_known, is_started: is_started.clone() };
         Self { start, is_known, verdict: Box::pin(this.verdict(asked, pair, report)), is_started }
     }
 
@@ -99,13 +100,14 @@ struct Comparison {
     checks: Arc<dyn Checks>,
     turn: Turn,
     number: u64,
+    is_known: bool,
     is_started: Arc<AtomicBool>,
 }
 
 impl Comparison {
     async fn verdict(self, asked: CheckFuture<Answer>, pair: (u64, u64), mut report: Report) -> Result<Vec<Vec<u8>>, OpFault> {
         if let Answer::Same(carried) = asked.await? {
-            if let Some(member) = self.member.upgrade() {
+            if let Some(member) = self.member.upgrade().filter(|_| !self.is_known) {
                 member.steps.note(pair);
             }
             return Ok(carried);
@@ -134,14 +136,17 @@ impl Steps {
 
 impl Member {
     /// Performs an operation whose turn it is. Drops `issued` when the next one may have its turn.
-    pub(super) async fn perform(self: &Arc<Self>, op: Op, issued: Issued) -> Result<Made, OpFault> {
+    pub(super) fn perform(self: &Arc<Self>, op: Op, issued: Issued) -> OpFuture {
         let mut pending = Pending::new(self, &op.name, issued);
-        let ended = self.carry_out(op, &mut pending).await;
-        if let Err(OpFault::World(fault)) = &ended {
-            self.broken_by(fault).await;
-        }
-        pending.end(&ended);
-        ended
+        // In a box of its own: the futures around it are moved several times before they are polled.
+        Box::pin(async move {
+            let ended = pending.carry_out(op).await;
+            if let Err(OpFault::World(fault)) = &ended {
+                pending.member.broken_by(fault).await;
+            }
+            pending.end(&ended);
+            ended
+        })
     }
 
     /// Breaks the world for the fault of an operation, or for the loss of a rank that is its cause. Ends when
@@ -149,54 +154,6 @@ impl Member {
     pub(super) async fn broken_by(self: &Arc<Self>, fault: &WorldFault) {
         detach(break_after_cause(Arc::downgrade(self), fault.clone()));
         let _ = self.engine.health().watch(pending::<()>()).await;
-    }
-
-    async fn carry_out(self: &Arc<Self>, mut op: Op, pending: &mut Pending) -> Result<Made, OpFault> {
-        #[cfg(feature = "nccl")]
-        if op.spec.on_device.is_some() {
-            return super::nccl::start(self.clone(), op, pending.issuing.clone()).await;
-        }
-        // The encoding is code of the user, which may fail or panic.
-        op.encode(self.engine.place())?;
-        if let Some(checks) = self.engine.checks().filter(|_| op.is_collective()) {
-            let (place, carried) = (self.engine.place(), op.carried(self.engine.place(), checks.room()));
-            let compared = Compared::begin(self, checks, Report::of(&op), carried.as_deref().unwrap_or_default());
-            if carried.is_some() {
-                pending.verdict = Some(compared.into_verdict());
-                pending.issuing.complete();
-                let all = poll_fn(|cx| pending.poll_verdict(cx)).await?;
-                return Ok(op.combine_carried(place, &all)?);
-            }
-            let Compared { start, is_known, verdict, is_started } = compared;
-            let start = Arc::new(start);
-            pending.verdict = Some(verdict);
-            // Messages behind it need not wait until all ranks have come to it.
-            pending.issuing.replace(Box::new(start.clone()));
-            start.come().await;
-            if !is_known {
-                poll_fn(|cx| pending.poll_verdict(cx)).await?;
-            }
-            // ORDERING: Relaxed, as where it is read.
-            is_started.store(true, Ordering::Relaxed);
-        }
-        let mut work = self.engine.start(op, pending.issuing.clone());
-        let mut ended = None;
-        poll_fn(|cx| {
-            let verdict = pending.poll_verdict(cx);
-            match verdict {
-                Poll::Ready(Err(fault)) => return Poll::Ready(Err(fault)),
-                Poll::Ready(Ok(_)) => pending.issuing.agree(),
-                Poll::Pending => {}
-            }
-            if ended.is_none()
-                && let Poll::Ready(end) = work.as_mut().poll(cx)
-            {
-                ended = Some(end);
-            }
-            // A value is given when all ranks have agreed on how it was made.
-            if verdict.is_pending() { Poll::Pending } else { ended.take().map_or(Poll::Pending, Poll::Ready) }
-        })
-        .await
     }
 }
 
@@ -213,6 +170,64 @@ struct Pending {
 impl Pending {
     fn new(member: &Arc<Member>, name: &Name, issued: Issued) -> Self {
         Self { member: member.clone(), name: name.clone(), issuing: Arc::new(Issuing::new(issued)), verdict: None }
+    }
+
+    /// Carries out the operation, once it is its turn.
+    async fn carry_out(&mut self, mut op: Op) -> Result<Made, OpFault> {
+        #[cfg(feature = "nccl")]
+        if op.spec.on_device.is_some() {
+            return super::nccl::start(self.member.clone(), op, self.issuing.clone()).await;
+        }
+        // The encoding is code of the user, which may fail or panic.
+        let place = self.member.engine.place();
+        op.encode(place)?;
+        if op.is_collective()
+            && let Some(checks) = self.member.engine.checks()
+        {
+            let carried = op.carried(place, checks.room());
+            let compared = Compared::begin(&self.member, checks, Report::of(&op), carried.as_deref().unwrap_or_default());
+            if let Some(own) = carried {
+                self.verdict = Some(compared.into_verdict());
+                self.issuing.complete();
+                let others = poll_fn(|cx| self.poll_verdict(cx)).await?;
+                return Ok(op.combine_carried(place, &own, &others)?);
+            }
+            let Compared { start, is_known, verdict, is_started } = compared;
+            let start = Arc::new(start);
+            self.verdict = Some(verdict);
+            // Messages behind it need not wait until all ranks have come to it.
+            self.issuing.replace(Box::new(start.clone()));
+            start.come().await;
+            if !is_known {
+                poll_fn(|cx| self.poll_verdict(cx)).await?;
+            }
+            // ORDERING: Relaxed, as where it is read.
+            is_started.store(true, Ordering::Relaxed);
+        }
+        let (mut work, mut ended) = (self.member.engine.start(op, self.issuing.clone()), Poll::Pending);
+        let mut is_agreed = self.note_if_agreed();
+        poll_fn(|cx| {
+            // Before the comparison, whose poll waits a little for the other ranks: they get the work meanwhile.
+            poll_unless_ended(&mut work, &mut ended, cx);
+            if !is_agreed {
+                ready!(self.poll_verdict(cx))?;
+                is_agreed = self.note_if_agreed();
+                // It may have waited for this only.
+                poll_unless_ended(&mut work, &mut ended, cx);
+            }
+            // A value is given when all ranks have agreed on how it was made.
+            std::mem::replace(&mut ended, Poll::Pending)
+        })
+        .await
+    }
+
+    /// Lets the work of the operation end, if all ranks have agreed or need not. Returns whether they have.
+    fn note_if_agreed(&self) -> bool {
+        let is_agreed = self.verdict.is_none();
+        if is_agreed {
+            self.issuing.agree();
+        }
+        is_agreed
     }
 
     fn poll_verdict(&mut self, cx: &mut Context<'_>) -> Poll<Result<Vec<Vec<u8>>, OpFault>> {
@@ -233,6 +248,12 @@ impl Pending {
             _ => {}
         }
         self.issuing.complete();
+    }
+}
+
+fn poll_unless_ended(work: &mut OpFuture, ended: &mut Poll<<OpFuture as Future>::Output>, cx: &mut Context<'_>) {
+    if ended.is_pending() {
+        *ended = work.as_mut().poll(cx);
     }
 }
 

@@ -81,10 +81,17 @@ impl Turns {
     fn pass(&self, ticket: u64) {
         let woken = {
             let mut state = lock(&self.0);
-            state.passed.insert(ticket);
+            if ticket != state.now {
+                state.passed.insert(ticket);
+                return;
+            }
+            state.now += 1;
             while state.passed.first() == Some(&state.now) {
                 state.passed.pop_first();
                 state.now += 1;
+            }
+            if state.waiting.is_empty() {
+                return;
             }
             let behind = state.now + 1;
             let later = state.waiting.split_off(&behind);

@@ -35,6 +35,8 @@ struct Inner<H: Handle> {
     progress: Arc<Progress<H>>,
     comm: Arc<Comm<H>>,
     waits: Arc<Waits>,
+    /// None if there is one rank.
+    checks: Option<Arc<Channel<H>>>,
     spares: Arc<Spares>,
     place: Place,
     /// The largest tag of a message.
@@ -50,7 +52,9 @@ impl<H: Handle> Mpi<H> {
         (place, tag_max): (Place, u32),
         deadline: Duration,
     ) -> Self {
-        Self(Arc::new(Inner { progress, comm, waits, spares: Arc::default(), place, tag_max, deadline }))
+        let channel = || Arc::new(Channel { progress: progress.clone(), comm: comm.clone(), waits: waits.clone(), place });
+        let checks = (place.size > 1).then(channel);
+        Self(Arc::new(Inner { progress, comm, waits, checks, spares: Arc::default(), place, tag_max, deadline }))
     }
 }
 
@@ -73,9 +77,7 @@ impl<H: Handle> Engine for Mpi<H> {
     }
 
     fn checks(&self) -> Option<Arc<dyn Checks>> {
-        let Inner { progress, comm, waits, place, .. } = &*self.0;
-        let (progress, comm, waits, place) = (progress.clone(), comm.clone(), waits.clone(), *place);
-        if place.size > 1 { Some(Arc::new(Channel { progress, comm, waits, place })) } else { None }
+        Some(self.0.checks.clone()?)
     }
 
     fn duplicate(&self) -> crate::Result<Box<dyn Engine>> {

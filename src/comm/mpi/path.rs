@@ -23,6 +23,8 @@ use std::collections::VecDeque;
 use std::ffi::c_int;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use super::calls::{COMMS, Called, Calls, CommsAt, Failed, Handle, Memory};
 use crate::comm::given::Given;
 use crate::comm::spares::{InUse, Spares};
@@ -142,6 +144,9 @@ struct End {
     _unused: Option<Buffers>,
 }
 
+/// Most often one: a task polls the request for which it waits.
+type Ends = SmallVec<[End; 1]>;
+
 pub(super) struct Path<H> {
     commands: Mutex<VecDeque<Command<H>>>,
     state: Mutex<State<H>>,
@@ -154,6 +159,8 @@ pub(super) struct Path<H> {
 struct State<H> {
     calls: Calls<H>,
     flying: Vec<Flying<H>>,
+    /// The commands that are carried out now. It keeps its memory for the next ones.
+    taken: VecDeque<Command<H>>,
     /// The number of steps that requests have made.
     steps: u64,
     /// Whether nothing is in flight any more, and no call may be made.
@@ -185,7 +192,7 @@ pub(super) enum Remaining {
 impl<H: Handle> Path<H> {
     pub(super) fn new(calls: Calls<H>) -> Self {
         let world = calls.constants.world;
-        let state = State { calls, flying: Vec::new(), steps: 0, is_closed: false, copy_fault: None };
+        let state = State { calls, flying: Vec::new(), taken: VecDeque::new(), steps: 0, is_closed: false, copy_fault: None };
         Self { commands: Mutex::default(), state: Mutex::new(state), world, is_ending: AtomicBool::new(false) }
     }
 
@@ -238,7 +245,7 @@ impl<H: Handle> Path<H> {
     pub(super) fn try_drive(&self) {
         loop {
             let Ok(state) = self.state.try_lock() else { return };
-            self.drive_locked(state);
+            self.drive_locked(state, |_| ());
             if lock(&self.commands).is_empty() {
                 return;
             }
@@ -253,27 +260,30 @@ impl<H: Handle> Path<H> {
     /// Carries out commands and tests requests.
     pub(super) fn drive(&self) -> Remaining {
         loop {
-            let remaining = self.drive_locked(lock(&self.state));
+            let remaining = self.drive_locked(lock(&self.state), State::remaining);
             if lock(&self.commands).is_empty() {
                 return remaining;
             }
         }
     }
 
-    fn drive_locked(&self, mut state: MutexGuard<'_, State<H>>) -> Remaining {
-        let mut ends = Vec::new();
-        let commands = std::mem::take(&mut *lock(&self.commands));
-        commands.into_iter().for_each(|command| state.begin(command, &mut ends));
+    /// Calls `look` with the state that it leaves.
+    fn drive_locked<R>(&self, mut state: MutexGuard<'_, State<H>>, look: impl FnOnce(&State<H>) -> R) -> R {
+        let mut ends = Ends::new();
+        state.taken.append(&mut lock(&self.commands));
+        while let Some(command) = state.taken.pop_front() {
+            state.begin(command, &mut ends);
+        }
         state.test(&mut ends);
-        let remaining = state.remaining();
+        let seen = look(&state);
         drop(state);
         ends.into_iter().for_each(|End { done, end, .. }| done.set(end));
-        remaining
+        seen
     }
 }
 
 impl<H: Handle> State<H> {
-    fn begin(&mut self, command: Command<H>, ends: &mut Vec<End>) {
+    fn begin(&mut self, command: Command<H>, ends: &mut Ends) {
         let Command { start, mut buffers, done } = command;
         self.steps += 1;
         let started = if self.is_closed { Err(ended()) } else { start(&self.calls, &mut buffers) };
@@ -308,7 +318,7 @@ impl<H: Handle> State<H> {
     }
 
     /// Tests all requests.
-    fn test(&mut self, ends: &mut Vec<End>) {
+    fn test(&mut self, ends: &mut Ends) {
         let mut at = 0;
         while at < self.flying.len() {
             if self.waits_for_earlier(at) {
