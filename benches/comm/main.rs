@@ -19,6 +19,7 @@
 //! ```
 #![allow(clippy::unwrap_used)]
 
+mod at_pages;
 #[path = "../../examples/programs/ranks/graph.rs"]
 #[allow(dead_code)]
 mod graph;

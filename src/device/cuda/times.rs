@@ -19,8 +19,11 @@ use crate::error::Result;
 use crate::sync::{Mutex, lock, spin_loop};
 
 const ANCHOR_PERIOD: Duration = Duration::from_secs(1);
-/// The first anchor is the best of this many, because a thread may lose its core meanwhile.
+/// The first anchor is the best of at least this many, because a thread may lose its core meanwhile.
 const FIRST_TRIES: u32 = 3;
+/// There are further tries until one is as good as this: on a busy machine, the first ones may all be late.
+const LAG_GOOD: Duration = Duration::from_micros(50);
+const FIRST_TRIES_MAX: u32 = 50;
 /// The longest that one of them waits. The device has no other work then, and takes some microseconds.
 const FIRST_WAIT_MAX: Duration = Duration::from_millis(100);
 /// An anchor that comes later than this after its time is late.
@@ -46,8 +49,7 @@ impl DeviceClock {
     /// Makes the clock of a device without other work. The context is current.
     pub(super) fn new(context: &Arc<Context>) -> Result<Self> {
         let (stream, mut events) = (Stream::new(context)?, Events::with_times());
-        let tries = (0..FIRST_TRIES).filter_map(|_| Anchor::awaited(&stream, &mut events));
-        let anchor = tries.min_by_key(|anchor| anchor.lag).map(Arc::new);
+        let anchor = Anchor::first(&stream, &mut events).map(Arc::new);
         Ok(Self { stream, state: Mutex::new(ClockState { events, anchor, next: None }) })
     }
 
@@ -104,6 +106,18 @@ impl Anchor {
         // SAFETY: the event and the stream are of this context.
         context.check(unsafe { (context.driver.event_record)(anchor.event, stream.handle()) }).ok()?;
         Some(anchor)
+    }
+
+    /// Returns the best of several; None if the device does not come to them.
+    fn first(stream: &Stream, events: &mut Events) -> Option<Self> {
+        let mut best: Option<Self> = None;
+        for tries in 1..=FIRST_TRIES_MAX {
+            best = best.into_iter().chain(Self::awaited(stream, events)).min_by_key(|anchor| anchor.lag);
+            if tries >= FIRST_TRIES && best.as_ref().is_none_or(|best| best.lag <= LAG_GOOD) {
+                break;
+            }
+        }
+        best
     }
 
     /// Records one, and waits for it to know how long that takes.
