@@ -5,10 +5,9 @@
 //! broadcasts. A receive learns the size from the message (`MPI_Improbe`).
 
 use std::ffi::c_int;
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use super::calls::{Called, Calls, Failed, Handle, ListsAt, Memory, count};
@@ -178,11 +177,12 @@ impl<H: Handle> Inner<H> {
             calls.send(from, rank, tag, comm)
         });
         issuing.complete();
-        match poll_fn(|cx| Poll::Ready(Pin::new(&mut request).poll(cx))).await {
-            Poll::Ready(end) => self.spares.keep(end?.given, &form),
+        match request.while_polled(from.bytes).await {
+            Some(end) => self.spares.keep(end?.given, &form),
             // MPI ends a send of a large value when it is received. Two ranks that each await a send before
-            // they receive would wait for ever. So a send ends when it is issued; the buffers keep the value.
-            Poll::Pending => {
+            // they receive would wait for ever. So a send ends when it is issued, and has had the time that
+            // it takes if the other rank receives; the buffers keep the value.
+            None => {
                 let (control, world, spares) = (self.comm.control.clone(), self.comm.world, self.spares.clone());
                 drop(wait);
                 detach(async move {

@@ -17,7 +17,7 @@
 //! polled. Then requests wait for up to DOZE. So after each such stall, more and more of the next
 //! requests are left to the thread at once.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -44,9 +44,8 @@ const DOZE: Duration = Duration::from_millis(10);
 /// The requests that are left at once after the first stall. After each further one, twice as many.
 const WARY_MIN: u32 = 64;
 const WARY_MAX: u32 = 1 << 20;
-/// The time for which the thread stays awake in addition, for a byte that is moved: twice as long as that
-/// takes.
-const NS_PER_BYTE: Duration = Duration::from_nanos(2);
+/// More than the time in which a byte is moved.
+const BYTE: Duration = Duration::from_nanos(2);
 
 /// The path of this process, and its thread.
 pub(super) struct Progress<H> {
@@ -88,7 +87,7 @@ impl<H: Handle> Progress<H> {
             match remaining {
                 Remaining::Nothing if unpolled > DOZE => self.sleeper.sleep(|| self.path.drive() != Remaining::Nothing),
                 Remaining::Requests { bytes, are_left, .. } if are_left || unpolled > POLLED => {
-                    pause(since.elapsed(), AWAKE + NS_PER_BYTE * bytes.min(1 << 30) as u32);
+                    pause(since.elapsed(), AWAKE + time_of(bytes));
                 }
                 _ => {
                     let is_left = |remaining| matches!(remaining, Remaining::Requests { are_left: true, .. });
@@ -155,8 +154,13 @@ impl<H: Handle> Progress<H> {
     pub(super) fn request(self: &Arc<Self>, start: Start<H>, buffers: Buffers) -> Request<H> {
         let done = Arc::new(Done::default());
         self.path.add(Command { start, buffers, done: done.clone() });
-        Request { progress: self.clone(), done, first_poll: None, wakes_itself: false, has_ended: false }
+        Request { progress: self.clone(), done, first_poll: None, polled: POLLED, wakes_itself: false, has_ended: false }
     }
+}
+
+/// Returns more than the time in which so many bytes are moved.
+fn time_of(bytes: usize) -> Duration {
+    BYTE * bytes.min(1 << 30) as u32
 }
 
 /// A request. If it is dropped after its start, its buffers stay until the request has completed.
@@ -164,6 +168,8 @@ pub(super) struct Request<H: Handle> {
     progress: Arc<Progress<H>>,
     done: Arc<Done>,
     first_poll: Option<Instant>,
+    /// For how long it is polled again and again.
+    polled: Duration,
     /// Whether it may wake itself.
     wakes_itself: bool,
     has_ended: bool,
@@ -188,6 +194,18 @@ impl<H: Handle> Future for Request<H> {
 }
 
 impl<H: Handle> Request<H> {
+    /// Returns its end, if it comes before the request is left to the thread. It is polled for as long as it
+    /// takes to move so many bytes.
+    pub(super) async fn while_polled(&mut self, bytes: usize) -> Option<Called<Buffers>> {
+        self.polled = time_of(bytes).min(POLLED);
+        poll_fn(|cx| match Pin::new(&mut *self).poll(cx) {
+            Poll::Pending if self.wakes_itself => Poll::Pending,
+            Poll::Pending => Poll::Ready(None),
+            Poll::Ready(end) => Poll::Ready(Some(end)),
+        })
+        .await
+    }
+
     fn test(&mut self, cx: &mut Context<'_>) -> Poll<Called<Buffers>> {
         // A wake polls it in the midst of a drive, which may not begin another one for each end.
         if let Poll::Ready(end) = self.done.poll(None) {
@@ -214,7 +232,8 @@ impl<H: Handle> Request<H> {
         if is_first {
             self.wakes_itself = is_alone && self.progress.may_be_polled();
         }
-        if self.wakes_itself && is_alone && first_poll.elapsed() < POLLED {
+        self.wakes_itself &= is_alone && first_poll.elapsed() < self.polled;
+        if self.wakes_itself {
             // The thread looks now and then whether it is polled.
             self.progress.sleeper.wake_from_sleep();
             cx.waker().wake_by_ref();
