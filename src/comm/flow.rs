@@ -1,6 +1,7 @@
 //! The operations of a flow that communicate. Each has a place of its own in the order of the rank's work:
 //! that of the call that pushed it.
 
+use std::future::Future;
 use std::sync::Arc;
 
 use bytemuck::Pod;
@@ -131,8 +132,11 @@ impl Flow {
     /// is dropped after its start, its value is discarded: later receives get later values.
     #[must_use = "its failure is not reported: `get` it, even if only its effect matters"]
     pub fn recv_from<V: Wire>(&self, world: &World, name: impl Into<Name>, from: u32) -> Var<V> {
-        let nothing = self.value("nothing", ());
-        self.communicate(world, name.into(), &nothing, combine::receive_one::<V>(Peer::rank(from)), Some(from))
+        let (name, spec) = (name.into(), combine::receive_one::<V>(Peer::rank(from)));
+        match self.place(world, &name, spec, Some(from)) {
+            Ok(placed) => self.future(name.clone(), (), move || placed.perform(name, combine::nothing())),
+            Err(refused) => refused,
+        }
     }
 
     fn communicate<'v, V: Data, R: Data>(
@@ -143,21 +147,41 @@ impl Flow {
         spec: Spec,
         peer: Option<u32>,
     ) -> Var<R> {
+        match self.place(world, &name, spec, peer) {
+            Ok(placed) => {
+                let (var, is_taken) = x.handle();
+                self.future(name.clone(), ShareVar { var, is_taken }, move |x: Arc<V>| placed.perform(name, x))
+            }
+            Err(refused) => refused,
+        }
+    }
+
+    /// Gives an operation its place in the order of the rank's work. If it names no rank of the world, returns
+    /// its failure.
+    fn place<R: Data>(&self, world: &World, name: &Name, spec: Spec, peer: Option<u32>) -> Result<Placed, Var<R>> {
         let root = if let Exchange::Broadcast { root } = spec.communication.exchange { Some(root) } else { None };
         if let Some(rank) = peer.or(root).filter(|rank| *rank >= world.size()) {
             let fault = format!("names rank {rank}, but {}", there_are(world.size()));
             // Its counterparts on other ranks would wait for ever.
             world.reserve().abandon(format!("'{name}' {fault}"));
-            return self.try_task(name, (), move || Err::<R, BoxError>(fault.into()));
+            return Err(self.try_task(name.clone(), (), move || Err::<R, BoxError>(fault.into())));
         }
-        let (unstarted, spec) = (Unstarted::new(world.reserve(), name.clone()), Arc::new(spec));
         let peer = peer.map(|rank| Peering { rank, tag: FLOWS });
-        let (var, is_taken) = x.handle();
-        self.future(name.clone(), ShareVar { var, is_taken }, move |x: Arc<V>| {
-            let given: Shared = x;
-            let op = Op::new(name, spec, given, peer);
-            async move { perform_alone(unstarted, op).await.and_then(value) }
-        })
+        Ok(Placed { unstarted: Unstarted::new(world.reserve(), name.clone()), spec: Arc::new(spec), peer })
+    }
+}
+
+/// An operation that has its place.
+struct Placed {
+    unstarted: Unstarted,
+    spec: Arc<Spec>,
+    peer: Option<Peering>,
+}
+
+impl Placed {
+    fn perform<R: Data>(self, name: Name, given: Shared) -> impl Future<Output = Result<R, BoxError>> + Send + use<R> {
+        let op = Op::new(name, self.spec, given, self.peer);
+        async move { perform_alone(self.unstarted, op).await.and_then(value) }
     }
 }
 

@@ -211,6 +211,11 @@ impl<H: Handle> Request<H> {
         if let Poll::Ready(end) = self.done.poll(None) {
             return Poll::Ready(end);
         }
+        // Most messages need no more, and no look at the clock.
+        self.progress.path.try_drive();
+        if let Poll::Ready(end) = self.done.poll(None) {
+            return Poll::Ready(end);
+        }
         let begin = Instant::now();
         let is_first = self.first_poll.is_none();
         let first_poll = *self.first_poll.get_or_insert(begin);
@@ -219,15 +224,12 @@ impl<H: Handle> Request<H> {
         self.progress.polled_ns.store(polled_ns, Ordering::Relaxed);
         let is_alone = has_nothing_else() && !is_detached();
         let most = if is_alone { 2 * SPIN } else { SPIN };
-        loop {
+        while is_first && !is_detached() && begin.elapsed() < most {
+            spin_loop();
             self.progress.path.try_drive();
             if let Poll::Ready(end) = self.done.poll(None) {
                 return Poll::Ready(end);
             }
-            if !is_first || is_detached() || begin.elapsed() > most {
-                break;
-            }
-            spin_loop();
         }
         if is_first {
             self.wakes_itself = is_alone && self.progress.may_be_polled();
