@@ -133,6 +133,8 @@ pub enum Which {
     WriteValue,
     /// Allocations and frees in stream order.
     Memory,
+    /// Records of events with times, which do not count as operations otherwise.
+    TimedEvent,
 }
 
 /// What happens to host functions.

@@ -90,7 +90,8 @@ fn set_process(setting: Setting, value: u64) {
 }
 
 fn which(number: u64) -> Which {
-    let all = [Which::Kernel, Which::Copy, Which::Memset, Which::HostFunction, Which::WriteValue, Which::Memory];
+    let all =
+        [Which::Kernel, Which::Copy, Which::Memset, Which::HostFunction, Which::WriteValue, Which::Memory, Which::TimedEvent];
     all.into_iter().find(|&which| which as u64 == number).unwrap_or(Which::Any)
 }
 

@@ -11,7 +11,7 @@ use super::queue::Work;
 use super::stream::Stream;
 use super::table::Handle;
 use crate::code::{Code, Outcome};
-use crate::wire::Seen;
+use crate::wire::{Seen, Which};
 
 #[derive(Clone, Default)]
 enum Recorded {
@@ -57,7 +57,8 @@ impl Event {
                 None => {
                     let time = self.has_times.then(Arc::default);
                     if let Some(time) = &time {
-                        stream.push(&mut issuing, Work::Stamp(Arc::clone(time)))?;
+                        let fault = stream.device.faults.for_operation(Which::TimedEvent);
+                        stream.push(&mut issuing, Work::Stamp(Arc::clone(time), fault))?;
                     }
                     let (position, clock) = (issuing.position, stream.kept_clock(&mut issuing));
                     Recorded::At { stream: stream.clone(), position, clock, time }

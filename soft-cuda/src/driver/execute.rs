@@ -21,9 +21,12 @@ pub(crate) fn execute(stream: &Stream, work: Work) {
         Work::Operation(operation) => run(stream, &operation.command, &operation.issued),
         Work::Graph(graph) => run_graph(stream, &graph),
         Work::Wait(other, position) => wait(stream, &other, position),
-        // A dead context has no times.
-        Work::Stamp(stamp) if stream.device.context.is_over() => drop(stamp),
-        Work::Stamp(stamp) => _ = stamp.set(Instant::now()),
+        Work::Stamp(stamp, fault) => {
+            // A dead context has no times.
+            if suffer(stream, fault) && !stream.device.context.is_over() {
+                let _ = stamp.set(Instant::now());
+            }
+        }
     }
 }
 

@@ -118,9 +118,9 @@ impl Faults {
             return fault;
         }
         let mut plan = lock(&self.plan);
-        fault.delay = plan.delay_every;
+        fault.delay = plan.delay_every.filter(|_| kind != Which::TimedEvent);
         plan.rules.retain_mut(|rule| {
-            if rule.which != Which::Any && rule.which != kind {
+            if rule.which != kind && (rule.which != Which::Any || kind == Which::TimedEvent) {
                 return true;
             }
             rule.left -= 1;

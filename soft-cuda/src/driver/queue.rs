@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use super::command::Command;
 use super::execute::execute;
+use super::fault::Fault;
 use super::issue::{Issued, Mapped, Operation};
 use super::lock;
 use super::stream::Stream;
@@ -23,7 +24,7 @@ pub(crate) enum Work {
     /// Waits until the other stream has passed the position.
     Wait(Arc<Stream>, u64),
     /// Notes the time, for an event with times.
-    Stamp(Arc<OnceLock<Instant>>),
+    Stamp(Arc<OnceLock<Instant>>, Fault),
 }
 
 /// The nodes of a graph, in an order that its edges allow.

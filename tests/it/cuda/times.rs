@@ -149,6 +149,20 @@ fn work_of_a_library_counts_as_that_of_its_node() {
     gpu.is_clean();
 }
 
+// Seen to fail with three tries: the span began 3 ms before its submission, and was cut to that.
+#[test]
+fn a_clock_whose_first_tries_are_late_is_tried_again() {
+    let gpu = Gpu::new();
+    (1..=3).for_each(|nth| gpu.device.delay_operation(Which::TimedEvent, nth, 2 * DELAY));
+    let (exec, timeline) = timed(&gpu);
+    gpu.device.delay_operation(Which::Kernel, 1, DELAY);
+    assert_eq!(run(&exec, &slow_then_fast().compile_with(&Single).unwrap()), 4.0);
+    let slow = on_device(&timeline.nodes(), "slow");
+    assert!(slow.end - slow.start >= DELAY, "{slow:?}");
+    drop(exec);
+    gpu.is_clean();
+}
+
 // Seen to fail with spans that are told only at the end of the run.
 #[test]
 fn every_iteration_of_a_loop_has_times() {
