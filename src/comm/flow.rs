@@ -156,8 +156,8 @@ impl Flow {
         }
     }
 
-    /// Gives an operation its place in the order of the rank's work. If it names no rank of the world, returns
-    /// its failure.
+    /// Gives an operation its place in the order of the rank's work. Returns its failure if it names no rank of
+    /// the world.
     fn place<R: Data>(&self, world: &World, name: &Name, spec: Spec, peer: Option<u32>) -> Result<Placed, Var<R>> {
         let root = if let Exchange::Broadcast { root } = spec.communication.exchange { Some(root) } else { None };
         if let Some(rank) = peer.or(root).filter(|rank| *rank >= world.size()) {
