@@ -3,10 +3,11 @@
 //!
 //! Method: two processes on one machine. A ping-pong awaits each message; an all-reduce is awaited before the
 //! next one. Each sends what the one before has received. C makes the same calls, which do not block, and
-//! waits for each; and MPI's blocking calls. A figure of an exchange is the median of ten parts of a
-//! program's run, in C too. A figure is taken again if the machine was disturbed before it or behind it
-//! (`run/quiet.rs`): two cores of a virtual machine that are one core of its host do not count as two. Each
-//! round starts all programs, one after the other. The tables give medians over the rounds.
+//! waits for each; and MPI's blocking calls. The memory of large values begins where a page begins
+//! (`at_pages.rs`). A figure of an exchange is the median of ten parts of a program's run, in C too. A figure
+//! is taken again if the machine was disturbed before it or behind it (`run/quiet.rs`): two cores of a
+//! virtual machine that are one core of its host do not count as two. Each round starts all programs, one
+//! after the other. The tables give medians over the rounds.
 //!
 //! *Overlap*: an all-reduce to which the other rank comes 20 ms late, and a node that computes for about 20
 //! ms, alone and in one graph. Ideal is the longer of the two.

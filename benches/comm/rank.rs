@@ -7,12 +7,16 @@ use anabranch::scope::Sum;
 use anabranch::{Executor, Flow, Graph, Inputs, Result, Var, take};
 use futures::executor::block_on;
 
+use crate::at_pages;
 use crate::graph;
 use crate::grid::Part;
 use crate::table::median;
 
 /// Measures what the program's arguments say: `BYTES ROUNDS`, `overlap` or `solver`.
 pub(crate) fn run(words: &[String]) {
+    if words.len() == 2 {
+        at_pages::begin();
+    }
     let world = World::mpi().unwrap();
     let print = |name: &str, seconds: f64| {
         if world.rank() == 0 {

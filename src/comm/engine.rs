@@ -55,8 +55,8 @@ pub(crate) type CheckFuture<T> = Pin<Box<dyn Future<Output = Result<T, OpFault>>
 
 /// What a comparison has found.
 pub(crate) enum Answer {
-    /// All numbers are the same. Here are the bytes of the ranks, if it carries some. Those of this rank may
-    /// be left out.
+    /// All numbers are the same. Here are the bytes of all ranks, if it carries some. The entry of this rank
+    /// may be empty.
     Same(Vec<Vec<u8>>),
     Different,
 }

@@ -121,8 +121,8 @@ impl Flow {
     }
 
     /// Pushes a send to rank `to`: a [`Flow::recv_from`] there gets the value. Messages from one rank to
-    /// another keep their order. It ends when it is issued, and does not wait for the receive. See
-    /// [`Flow::all_reduce`].
+    /// another keep their order. It ends when it is issued; over MPI, that of a large value waits for the
+    /// receive, for up to 400 µs. See [`Flow::all_reduce`].
     #[must_use = "its failure is not reported: `get` it, even if only its effect matters"]
     pub fn send_to<'v, V: Wire>(&self, world: &World, name: impl Into<Name>, x: impl Operand<&'v Var<V>>, to: u32) -> Var<()> {
         self.communicate(world, name.into(), x, combine::send::<V>(Peer::rank(to)), Some(to))
@@ -133,8 +133,8 @@ impl Flow {
     #[must_use = "its failure is not reported: `get` it, even if only its effect matters"]
     pub fn recv_from<V: Wire>(&self, world: &World, name: impl Into<Name>, from: u32) -> Var<V> {
         let (name, spec) = (name.into(), combine::receive_one::<V>(Peer::rank(from)));
-        match self.place(world, &name, spec, Some(from)) {
-            Ok(placed) => self.future(name.clone(), (), move || placed.perform(name, combine::nothing())),
+        match self.reserve(world, &name, spec, Some(from)) {
+            Ok(reserved) => self.future(name.clone(), (), move || reserved.perform(name, combine::nothing())),
             Err(refused) => refused,
         }
     }
@@ -147,18 +147,18 @@ impl Flow {
         spec: Spec,
         peer: Option<u32>,
     ) -> Var<R> {
-        match self.place(world, &name, spec, peer) {
-            Ok(placed) => {
+        match self.reserve(world, &name, spec, peer) {
+            Ok(reserved) => {
                 let (var, is_taken) = x.handle();
-                self.future(name.clone(), ShareVar { var, is_taken }, move |x: Arc<V>| placed.perform(name, x))
+                self.future(name.clone(), ShareVar { var, is_taken }, move |x: Arc<V>| reserved.perform(name, x))
             }
             Err(refused) => refused,
         }
     }
 
-    /// Gives an operation its place in the order of the rank's work. Returns its failure if it names no rank of
-    /// the world.
-    fn place<R: Data>(&self, world: &World, name: &Name, spec: Spec, peer: Option<u32>) -> Result<Placed, Var<R>> {
+    /// Reserves a place for an operation, in the order of the rank's work. If it names a rank that the world
+    /// does not have, returns a variable that has failed.
+    fn reserve<R: Data>(&self, world: &World, name: &Name, spec: Spec, peer: Option<u32>) -> Result<Reserved, Var<R>> {
         let root = if let Exchange::Broadcast { root } = spec.communication.exchange { Some(root) } else { None };
         if let Some(rank) = peer.or(root).filter(|rank| *rank >= world.size()) {
             let fault = format!("names rank {rank}, but {}", there_are(world.size()));
@@ -167,18 +167,18 @@ impl Flow {
             return Err(self.try_task(name.clone(), (), move || Err::<R, BoxError>(fault.into())));
         }
         let peer = peer.map(|rank| Peering { rank, tag: FLOWS });
-        Ok(Placed { unstarted: Unstarted::new(world.reserve(), name.clone()), spec: Arc::new(spec), peer })
+        Ok(Reserved { unstarted: Unstarted::new(world.reserve(), name.clone()), spec: Arc::new(spec), peer })
     }
 }
 
-/// An operation that has its place.
-struct Placed {
+/// An operation with its place.
+struct Reserved {
     unstarted: Unstarted,
     spec: Arc<Spec>,
     peer: Option<Peering>,
 }
 
-impl Placed {
+impl Reserved {
     fn perform<R: Data>(self, name: Name, given: Shared) -> impl Future<Output = Result<R, BoxError>> + Send + use<R> {
         let op = Op::new(name, self.spec, given, self.peer);
         async move { perform_alone(self.unstarted, op).await.and_then(value) }

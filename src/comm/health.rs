@@ -43,7 +43,7 @@ impl Health {
 
     /// Waits for `of`, and ends with the fault if the world breaks before.
     pub(crate) fn watch<F: Future>(self: &Arc<Self>, of: F) -> Watched<'_, F> {
-        Watched { of, watch: Watch { health: self, key: None } }
+        Watched { watch: Watch { health: self, key: None }, of }
     }
 }
 
@@ -52,9 +52,10 @@ pin_project! {
     /// as what it captures, and as what it polls.
     #[must_use = "futures do nothing until they are polled"]
     pub(crate) struct Watched<'h, F> {
+        // Dropped first: the drop of the other future may break the world, and need not wake this task.
+        watch: Watch<'h>,
         #[pin]
         of: F,
-        watch: Watch<'h>,
     }
 }
 

@@ -68,10 +68,9 @@ impl Op {
         (room > 0 && bytes.len() <= room).then_some(bytes)
     }
 
-    /// Makes the value of this rank from the bytes that a comparison has carried: its own, and those of the
-    /// others.
-    pub(crate) fn combine_carried(&self, place: Place, own: &[u8], others: &[Vec<u8>]) -> Result<Made, BoxError> {
-        let decoded = |rank: u32| (self.spec.form.decode)(if rank == place.rank { own } else { &others[rank as usize] });
+    /// Makes the value of this rank from its bytes and those that a comparison has carried from all ranks.
+    pub(crate) fn combine_carried(&self, place: Place, own: &[u8], carried: &[Vec<u8>]) -> Result<Made, BoxError> {
+        let decoded = |rank: u32| (self.spec.form.decode)(if rank == place.rank { own } else { &carried[rank as usize] });
         match (&self.spec.communication.exchange, &self.spec.fold) {
             (Exchange::Barrier, _) => (self.spec.combine)(place, &[]),
             (Exchange::Broadcast { root }, _) => decoded(*root),

@@ -189,8 +189,8 @@ impl Pending {
             if let Some(own) = carried {
                 self.verdict = Some(compared.into_verdict());
                 self.issuing.complete();
-                let others = poll_fn(|cx| self.poll_verdict(cx)).await?;
-                return Ok(op.combine_carried(place, &own, &others)?);
+                let carried = poll_fn(|cx| self.poll_verdict(cx)).await?;
+                return Ok(op.combine_carried(place, &own, &carried)?);
             }
             let Compared { start, is_known, verdict, is_started } = compared;
             let start = Arc::new(start);
@@ -207,7 +207,7 @@ impl Pending {
         let (mut work, mut ended) = (self.member.engine.start(op, self.issuing.clone()), Poll::Pending);
         let mut is_agreed = self.note_if_agreed();
         poll_fn(|cx| {
-            // Before the comparison, whose poll waits a little for the other ranks: they get the work meanwhile.
+            // Before the comparison, whose poll waits a little for the others: they get the work meanwhile.
             poll_unless_ended(&mut work, &mut ended, cx);
             if !is_agreed {
                 ready!(self.poll_verdict(cx))?;
@@ -357,12 +357,16 @@ mod tests {
         }
     }
 
+    /// Returns a world whose operations end like this, and an operation.
+    fn world(end: fn() -> OpFuture, cause: Option<oneshot::Receiver<()>>) -> (World, Arc<Health>, Op) {
+        let health = Arc::<Health>::default();
+        let world = World::of(Box::new(Ends { health: health.clone(), end, cause: Mutex::new(cause) }));
+        (world, health, Op::new("op".into(), Arc::new(combine::barrier()), combine::nothing(), None))
+    }
+
     /// Polls an operation once, and drops it. Returns its error, and what was behind it found.
     fn perform(end: fn() -> OpFuture) -> (Option<String>, Option<bool>) {
-        let (health, found) = (Arc::<Health>::default(), Arc::default());
-        let world = World::of(Box::new(Ends { health: health.clone(), end, cause: Mutex::default() }));
-        let spec = Arc::new(combine::barrier());
-        let op = Op::new("op".into(), spec, combine::nothing(), None);
+        let ((world, health, op), found) = (world(end, None), Arc::default());
         let ended = block_on(poll_immediate(world.0.perform(op, Box::new(Behind(health.clone(), Arc::clone(&found))))));
         assert!(ended.is_none_or(|ended| ended.is_err()));
         let found = lock(&found).take();
@@ -373,14 +377,21 @@ mod tests {
     fn a_fault_breaks_the_world_though_its_operation_is_dropped_before_the_cause_is_known() {
         // Seen to fail when the operation itself waited for the cause.
         let (come, cause) = oneshot::channel();
-        let health = Arc::<Health>::default();
         let end: fn() -> OpFuture = || Box::pin(async { Err(WorldFault::Transport { what: "it fails".into() }.into()) });
-        let world = World::of(Box::new(Ends { health: health.clone(), end, cause: Mutex::new(Some(cause)) }));
-        let op = Op::new("op".into(), Arc::new(combine::barrier()), combine::nothing(), None);
+        let (world, health, op) = world(end, Some(cause));
         let ended = block_on(poll_immediate(world.0.perform(op, Box::new(()))));
         assert!(ended.is_none() && health.fault().is_none());
         come.send(()).expect("the fault waits for its cause");
         assert_eq!(health.fault(), Some(WorldFault::Transport { what: "it fails".into() }));
+    }
+
+    #[test]
+    fn an_operation_that_is_dropped_before_its_first_poll_breaks_the_world() {
+        // Seen to fail when it was begun by its first poll.
+        let (world, health, op) = world(|| Box::pin(pending()), None);
+        drop(world.0.perform(op, Box::new(())));
+        let dropped = "rank 0 has abandoned the run: 'op' was dropped before all of its parts were started";
+        assert_eq!(health.fault().map(|fault| fault.to_string()).as_deref(), Some(dropped));
     }
 
     #[test]

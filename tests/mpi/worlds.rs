@@ -155,3 +155,35 @@ fn a_wait_for_another_rank_is_not_that_for_a_rank_that_has_left() {
         sum(&first, rank).unwrap();
     });
 }
+
+#[test]
+fn a_send_that_is_not_polled_does_not_wait_for_a_rank_that_has_received_and_left() {
+    // Seen to fail when a send was noted as waiting until it had completed.
+    let name = "worlds::a_send_that_is_not_polled_does_not_wait_for_a_rank_that_has_received_and_left";
+    each_rank(3, name, |first| {
+        let world = Mpi::new().deadline(Duration::from_millis(400)).world().unwrap();
+        let rank = world.rank();
+        block_on(Executor::inline().flow(async |f: &Flow| {
+            if rank == 0 {
+                let x = f.value("x", vec![7.0; 1 << 17]);
+                let sent = f.send_to(&world, "large", &x, 1);
+                launch::wait_for_note("left");
+                // Longer than half of the deadline.
+                std::thread::sleep(Duration::from_millis(300));
+                f.get(&sent).await?;
+            } else if rank == 1 {
+                assert_eq!(f.get(&f.recv_from::<Vec<f64>>(&world, "large", 0)).await?.len(), 1 << 17);
+            }
+            Ok(())
+        }))
+        .unwrap();
+        if rank == 1 {
+            drop(world);
+            launch::note("left");
+        } else {
+            launch::wait_for_note("left");
+            assert!(world.error().is_none(), "{:?}", world.error());
+        }
+        sum(&first, rank).unwrap();
+    });
+}

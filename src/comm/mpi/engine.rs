@@ -170,21 +170,20 @@ impl<H: Handle> Inner<H> {
     async fn send(&self, op: Op, issuing: &Issuing) -> Ended {
         let Some(Peering { rank, tag }) = op.peer else { return Ok((op.spec.finish)(None)) };
         let (given, form, tag) = (op.given, op.spec.form, self.tag(tag)?);
-        let (from, (wait, _)) = (Memory::to_read(given.bytes()), self.waits.message(rank));
+        let from = Memory::to_read(given.bytes());
         count_message(&self.comm.sent);
         // SAFETY: the buffers keep the memory.
         let mut request = self.request(Buffers::of((), from.bytes).giving(given, &self.spares), move |calls, comm| unsafe {
             calls.send(from, rank, tag, comm)
         });
         issuing.complete();
-        match request.while_polled(from.bytes).await {
+        match request.sent(from.bytes).await {
             Some(end) => self.spares.keep(end?.given, &form),
             // MPI ends a send of a large value when it is received. Two ranks that each await a send before
-            // they receive would wait for ever. So a send ends when it is issued, and has had the time that
-            // it takes if the other rank receives; the buffers keep the value.
+            // they receive would wait for ever. So a send ends when it is issued, and has had some time to
+            // complete; the buffers keep the value.
             None => {
                 let (control, world, spares) = (self.comm.control.clone(), self.comm.world, self.spares.clone());
-                drop(wait);
                 detach(async move {
                     match request.await {
                         Ok(ended) => spares.keep(ended.given, &form),

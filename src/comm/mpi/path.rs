@@ -267,7 +267,7 @@ impl<H: Handle> Path<H> {
         }
     }
 
-    /// Calls `look` with the state that it leaves.
+    /// Carries out commands and tests requests. Returns what `look` makes of the state behind that.
     fn drive_locked<R>(&self, mut state: MutexGuard<'_, State<H>>, look: impl FnOnce(&State<H>) -> R) -> R {
         let mut ends = Ends::new();
         state.taken.append(&mut lock(&self.commands));

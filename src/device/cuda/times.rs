@@ -23,8 +23,7 @@ const ANCHOR_PERIOD: Duration = Duration::from_secs(1);
 const FIRST_TRIES: u32 = 3;
 /// There are further tries until one is as good as this: on a busy machine, the first ones may all be late.
 const LAG_GOOD: Duration = Duration::from_micros(50);
-const FIRST_TRIES_MAX: u32 = 50;
-/// The longest that one of them waits. The device has no other work then, and takes some microseconds.
+/// The longest that one of them waits, and the time after which there are no further ones. The device has no other work then, and takes some microseconds.
 const FIRST_WAIT_MAX: Duration = Duration::from_millis(100);
 /// An anchor that comes later than this after its time is late.
 const LATE_MAX_MS: f64 = 0.1;
@@ -110,10 +109,11 @@ impl Anchor {
 
     /// Returns the best of several; None if the device does not come to them.
     fn first(stream: &Stream, events: &mut Events) -> Option<Self> {
-        let mut best: Option<Self> = None;
-        for tries in 1..=FIRST_TRIES_MAX {
+        let (begin, mut best) = (Instant::now(), None::<Self>);
+        for tries in 1.. {
             best = best.into_iter().chain(Self::awaited(stream, events)).min_by_key(|anchor| anchor.lag);
-            if tries >= FIRST_TRIES && best.as_ref().is_none_or(|best| best.lag <= LAG_GOOD) {
+            let is_good = best.as_ref().is_none_or(|best| best.lag <= LAG_GOOD);
+            if tries >= FIRST_TRIES && (is_good || begin.elapsed() > FIRST_WAIT_MAX) {
                 break;
             }
         }
