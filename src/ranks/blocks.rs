@@ -220,7 +220,7 @@ impl Blocks {
         }
         let chosen = policy.partition(self, ranks)?;
         if chosen.len() != self.blocks.len() {
-            let fault = format!("gives {} ranks for {} blocks: give one for each", chosen.len(), self.blocks.len());
+            let fault = format!("places {} of {} blocks: give a rank for each", chosen.len(), self.blocks.len());
             return Err(policy.refuse(&fault));
         }
         if let Some(rank) = chosen.iter().find(|rank| **rank >= ranks) {

@@ -23,7 +23,8 @@ const ANCHOR_PERIOD: Duration = Duration::from_secs(1);
 const FIRST_TRIES: u32 = 3;
 /// There are further tries until one is as good as this: on a busy machine, the first ones may all be late.
 const LAG_GOOD: Duration = Duration::from_micros(50);
-/// The longest that one of them waits, and the time after which there are no further ones. The device has no other work then, and takes some microseconds.
+/// The longest that one of them waits, and the time after which there are no further ones. The device has no
+/// other work then, and takes some microseconds.
 const FIRST_WAIT_MAX: Duration = Duration::from_millis(100);
 /// An anchor that comes later than this after its time is late.
 const LATE_MAX_MS: f64 = 0.1;

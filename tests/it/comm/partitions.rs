@@ -120,7 +120,7 @@ fn a_policy_without_a_valid_answer_is_an_error() {
         chain(&mut g, "chain");
         g.partition(policy, ranks).unwrap_err().to_string()
     };
-    insta::assert_snapshot!(fault(&Answers(vec![0]), 2), @"policy 'answers' gives 1 ranks for 10 blocks: give one for each");
+    insta::assert_snapshot!(fault(&Answers(vec![0]), 2), @"policy 'answers' places 1 of 10 blocks: give a rank for each");
     insta::assert_snapshot!(fault(&Answers(vec![2; 10]), 2), @"policy 'answers' gives rank 2, but there are 2: give one below that");
     insta::assert_snapshot!(fault(&Balanced::default(), 0), @"policy 'balanced' has no ranks to choose from: give one or more");
     insta::assert_snapshot!(fault(&Balanced::default().slack(-1.0), 2), @"policy 'balanced' needs a slack of 0 or more");
