@@ -47,6 +47,9 @@ async fn main() -> Result<(), BoxError> {
         println!("{letter} {count:>8} {}", "#".repeat(count / 40_000));
     }
     if let Some(file) = std::env::args().nth(1) {
+        if file.starts_with('-') {
+            return Err(format!("there is no option {file}: give a file for the picture of the run, or nothing").into());
+        }
         std::fs::write(&file, timeline.to_svg())
             .map_err(|error| format!("cannot write {file}: {error}; name a file in a folder that exists"))?;
         println!("the picture of the run is {file}: open it in a browser");

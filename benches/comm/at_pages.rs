@@ -1,5 +1,5 @@
 //! Memory of large values begins where a page begins, on both ranks. Otherwise its place depends on all that
-//! a rank has allocated before, and messages take three times as long if it happens to be a bad one
+//! a rank has allocated before, and a message and its answer take twice as long if it happens to be a bad one
 //! (docs/decisions/160). Both ranks of the program in C allocate the same.
 
 use std::alloc::{GlobalAlloc, Layout, System};
