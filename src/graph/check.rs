@@ -12,12 +12,9 @@ use crate::name::Name;
 
 /// Checks names, costs, edges, and that there is no cycle.
 pub(crate) fn check(shape: &Shape) -> Result<()> {
-    let nodes = shape.nodes();
-    if nodes.len() > NODES_MAX {
-        return Err(Kind::Limit { what: "the number of nodes".into(), got: nodes.len(), limit: NODES_MAX }.into());
-    }
+    check_size(shape)?;
     check_names(shape)?;
-    for node in nodes {
+    for node in shape.nodes() {
         if !(0.0..=COST_US_MAX).contains(&node.cost_us) {
             return Err(Kind::Cost { node: node.name.clone(), cost_us: node.cost_us }.into());
         }
@@ -26,6 +23,12 @@ pub(crate) fn check(shape: &Shape) -> Result<()> {
     check_edges(shape)?;
     check_takes(shape)?;
     check_acyclic(shape)
+}
+
+/// Checks that the nodes have numbers.
+pub(crate) fn check_size(shape: &Shape) -> Result<()> {
+    let (what, got, limit) = ("the number of nodes".into(), shape.nodes().len(), NODES_MAX);
+    if got <= limit { Ok(()) } else { Err(Kind::Limit { what, got, limit }.into()) }
 }
 
 fn check_names(shape: &Shape) -> Result<()> {

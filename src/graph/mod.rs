@@ -52,7 +52,7 @@ pub(crate) use builder::{NO_CELL, NodeWork};
 pub(crate) use carry::Carries;
 #[cfg(feature = "json")]
 pub(crate) use check::is_one_slip;
-pub(crate) use check::{check, check_ids, check_name, cycle_of, explain_cycle, take_last, unknown_node};
+pub(crate) use check::{check, check_ids, check_name, check_size, cycle_of, explain_cycle, take_last, unknown_node};
 pub use communication::{Communication, Exchange, Peer, Ranks};
 pub use condition::{Condition, Times, times};
 pub use control::Branch;

@@ -293,6 +293,11 @@ impl Shape {
         Self::default()
     }
 
+    /// Returns an empty shape with room for nodes and edges.
+    pub(crate) fn with_capacity(nodes: usize, edges: usize) -> Self {
+        Self { nodes: Vec::with_capacity(nodes), edges: Vec::with_capacity(edges), ..Self::default() }
+    }
+
     /// Sets the graph's name, for pictures.
     pub fn set_name(&mut self, name: impl Into<Name>) {
         self.name = Some(name.into());

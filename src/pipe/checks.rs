@@ -1,8 +1,10 @@
 //! Pipelines without items: the proof that a run keeps all orders, and runs in virtual time.
 
+use std::sync::Arc;
+
 use super::Pipeline;
 use crate::error::Result;
-use crate::plan::{OverItems, Schedule};
+use crate::plan::{OverItems, Schedule, StreamName};
 use crate::sim::{Simulation, Slots};
 
 impl<I, T> Pipeline<I, T> {
@@ -125,9 +127,8 @@ impl<I, T> Pipeline<I, T> {
     }
 }
 
-/// Returns what a log calls the streams of all places, and the consumer; and their points.
-fn names(schedule: &Schedule, places: u32) -> Vec<(String, String)> {
-    let both = |name: String| (name.clone(), name);
-    let of_place = |place| (0..schedule.streams()).map(move |stream| format!("place {place} {}", schedule.stream_name(stream)));
-    (0..places).flat_map(of_place).chain(["consumer".into()]).map(both).collect()
+/// Returns the names of the streams of all places, and of the consumer.
+fn names(schedule: &Schedule, places: u32) -> Arc<[StreamName]> {
+    let of_place = |place| (0..schedule.streams()).map(move |stream| StreamName::Place(place, schedule.named(stream)));
+    (0..places).flat_map(of_place).chain([StreamName::Consumer]).collect()
 }

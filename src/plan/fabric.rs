@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::code::{ControlDraft, ControlFlow};
-use super::nest::{Nested, nested};
+use super::nest::{InnerGraphs, Nested, nested};
 use crate::error::Result;
 use crate::graph::{Body, Control, ControlKind, Graph, NodeId, Transfer};
 use crate::value::Arena;
@@ -39,11 +39,14 @@ pub(crate) struct Facts {
 impl Graph {
     /// Returns all inner graphs, at any depth. Each comes after the graph around it.
     pub(super) fn nested(&self) -> Vec<Nested<&Graph>> {
-        nested(self, |graph| {
-            let controls = graph.controls.iter();
-            let inner = controls.flat_map(|control| control.flow.inner().map(move |(id, role)| (control.node, role, id)));
-            inner.map(|(node, role, id)| (node, role, graph.inner.get(id))).collect()
-        })
+        nested(self.own_inner(), |graph| graph.own_inner())
+    }
+
+    /// Returns the inner graphs of the loops and branches.
+    fn own_inner(&self) -> InnerGraphs<&Self> {
+        let controls = self.controls.iter();
+        let inner = controls.flat_map(|control| control.flow.inner().map(move |(id, role)| (control.node, role, id)));
+        inner.map(|(node, role, id)| (node, role, self.inner.get(id))).collect()
     }
 }
 

@@ -58,6 +58,7 @@ mod single;
 mod spans;
 mod spare;
 mod steps;
+mod stream_name;
 mod stream_set;
 mod streams;
 mod svg;
@@ -82,6 +83,7 @@ pub(crate) use ranked::Ranked;
 pub use schedule::{InnerSchedule, Schedule, StreamKind};
 pub use spans::Span;
 pub use steps::{Point, Step};
+pub(crate) use stream_name::StreamName;
 pub(crate) use unrolled::OverItems;
 pub(crate) use verify::check_steps;
 

@@ -27,17 +27,20 @@ impl<T> Nested<T> {
     }
 }
 
-/// Returns all inner graphs of a graph, at any depth. Each comes after the graph around it.
-pub(super) fn nested<T: Clone>(outermost: T, inner_of: impl Fn(&T) -> Vec<(NodeId, Role, T)>) -> Vec<Nested<T>> {
-    let found = |around: Option<u32>, graph: &T| {
-        let inner = inner_of(graph).into_iter();
-        inner.map(move |(node, role, graph)| Nested { around, node, role, graph }).collect::<Vec<_>>()
+/// The inner graphs of one graph: the node of each, and what it is there.
+pub(super) type InnerGraphs<T> = Vec<(NodeId, Role, T)>;
+
+/// Returns all inner graphs of a graph, at any depth, from those of the graph itself on. Each comes after the
+/// graph around it.
+pub(super) fn nested<T>(of_outermost: InnerGraphs<T>, inner_of: impl Fn(&T) -> InnerGraphs<T>) -> Vec<Nested<T>> {
+    let inside = |around: Option<u32>, inner: InnerGraphs<T>| {
+        inner.into_iter().map(move |(node, role, graph)| Nested { around, node, role, graph })
     };
-    let mut all = found(None, &outermost);
+    let mut all: Vec<Nested<T>> = inside(None, of_outermost).collect();
     let mut next = 0;
     while next < all.len() {
-        let inner = found(Some(next as u32), &all[next].graph);
-        all.extend(inner);
+        let inner = inner_of(&all[next].graph);
+        all.extend(inside(Some(next as u32), inner));
         next += 1;
     }
     all
@@ -45,7 +48,7 @@ pub(super) fn nested<T: Clone>(outermost: T, inner_of: impl Fn(&T) -> Vec<(NodeI
 
 impl Shape {
     /// Returns the inner graphs of the nodes.
-    fn inner(&self) -> Vec<(NodeId, Role, Arc<Shape>)> {
+    fn inner(&self) -> InnerGraphs<Arc<Shape>> {
         let controls = self.ids().filter_map(|node| Some((node, self.nodes()[node.index()].control.as_ref()?)));
         let inner = controls.flat_map(|(node, control)| control.inner().map(move |(role, shape)| (node, role, shape.clone())));
         inner.collect()
@@ -68,14 +71,14 @@ impl Shape {
     /// gives no valid answer: it left a `gpu` or `mixed` node without a stream, used a label above 2³⁰,
     /// refused, or panicked.
     pub fn schedule_with(&self, policy: &dyn Policy) -> Result<Schedule> {
-        let (shape, inner) = self.checked_shapes()?;
+        let (shape, inner) = Arc::new(self.clone()).checked_shapes()?;
         Schedule::with_inner(shape, inner, policy, None)
     }
 
-    /// Compiles the shape as [`Shape::schedule_with`] does, with the orders in which nodes start to
+    /// Compiles a valid shape as [`Shape::schedule_with`] does, with the orders in which nodes start to
     /// communicate. `starts` returns that of an inner graph, by its path.
-    pub(crate) fn schedule_in_order(&self, policy: &dyn Policy, starts: impl Fn(&str) -> Vec<NodeId>) -> Result<Schedule> {
-        let (shape, mut inner) = self.checked_shapes()?;
+    pub(crate) fn schedule_in_order(self, policy: &dyn Policy, starts: impl Fn(&str) -> Vec<NodeId>) -> Result<Schedule> {
+        let (shape, mut inner) = Arc::new(self).valid_shapes()?;
         for at in 0..inner.len() {
             let starts = starts(&path(at, &shape, |at| inner[at].map(Arc::clone)));
             if !starts.is_empty() {
@@ -87,14 +90,23 @@ impl Shape {
 
     /// Returns all inner graphs, at any depth. Each comes after the graph around it.
     pub(crate) fn nested(&self) -> Vec<Nested<Arc<Shape>>> {
-        nested(Arc::new(self.clone()), |shape| shape.inner())
+        nested(self.inner(), |shape| shape.inner())
     }
 
     /// Checks the shape, and the shapes of all inner graphs. Returns them with the orders that make each
     /// taker the last reader.
-    pub(crate) fn checked_shapes(&self) -> Result<Shapes> {
+    pub(crate) fn checked_shapes(self: &Arc<Self>) -> Result<Shapes> {
+        self.shapes(check)
+    }
+
+    /// Does the same for a shape that is known to be valid: it was made of one that was checked.
+    pub(crate) fn valid_shapes(self: &Arc<Self>) -> Result<Shapes> {
+        self.shapes(|_| Ok(()))
+    }
+
+    fn shapes(self: &Arc<Self>, check: fn(&Self) -> Result<()>) -> Result<Shapes> {
         check(self)?;
-        let shape = take_last(&Arc::new(self.clone()))?;
+        let shape = take_last(self)?;
         let mut inner = self.nested();
         for at in 0..inner.len() {
             let graph = &inner[at].graph;

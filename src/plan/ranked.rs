@@ -57,16 +57,16 @@ impl Policy for Ranked {
     }
 
     fn assign(&self, shape: &Shape) -> Result<Assignment> {
-        let links = Links::new(shape);
-        let order = frontier_order(&links);
-        let needs = needs::stream_needs(shape);
         if self.max_streams == Some(0) {
             return Err(self.refuse("has no streams: give it at least one"));
         }
+        let needs = needs::stream_needs(shape);
         if !needs.contains(&true) {
             // No node needs a stream, so there is no reason to change the graph's own order.
             return Ok(Assignment::none(shape));
         }
+        let links = Links::new(shape);
+        let order = frontier_order(&links);
         let ground = Ground::new(shape, &links, &order, &needs);
         let mut layer = Layer::new(&ground, u32::MAX);
         layer.lay_all();

@@ -11,6 +11,7 @@ use super::parts::{Numbers, Parts};
 use super::policy::ask;
 use super::releases::{Releases, after_last_readers};
 use super::steps::{Step, programs};
+use super::stream_name::ScheduleStream;
 use super::streams::Streams;
 use super::waits::fewest;
 use super::{EXACT_NODES_MAX, Policy};
@@ -221,11 +222,11 @@ impl Schedule {
     /// Returns the name of `stream`, as in the plan's text and in errors: `host 0` for a host stream, `stream
     /// 0` for a stream of the policy. The name of a stream that is not on device 0 contains its device.
     pub fn stream_name(&self, stream: u32) -> String {
-        match self.kind(stream) {
-            StreamKind::Device(0) => format!("stream {}", self.label(stream)),
-            StreamKind::Device(device) => format!("stream {} on device {device}", self.label(stream)),
-            StreamKind::Host => format!("host {}", self.label(stream)),
-        }
+        self.named(stream).to_string()
+    }
+
+    pub(crate) fn named(&self, stream: u32) -> ScheduleStream {
+        ScheduleStream { kind: self.kind(stream), label: self.label(stream), id: self.id(stream) }
     }
 
     /// Returns the program of `stream`.

@@ -9,12 +9,12 @@
 
 use std::sync::Arc;
 
-use super::pairs::{Ends, ends, ranks_of};
+use super::pairs::{Ends, ends, peer_of, ranks_of};
 use super::schedules::RankSchedules;
 use super::units::Unit;
 use crate::error::Result;
-use crate::graph::{Communication, Edge, Exchange, NodeId, NodeShape, Ranks, Role, Rows, Shape};
-use crate::plan::{Point, Schedule, Step, StreamKind};
+use crate::graph::{Communication, Edge, Exchange, NodeId, NodeShape, Role, Rows, Shape};
+use crate::plan::{Point, Schedule, Step, StreamKind, StreamName};
 
 /// Where a stream does its work.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -32,8 +32,8 @@ pub(crate) struct Joined {
     pub(crate) shape: Shape,
     pub(crate) programs: Vec<(StreamKind, Vec<Step>)>,
     pub(crate) on: Vec<On>,
-    /// The name of each stream, and the name of its points.
-    pub(crate) names: Vec<(String, String)>,
+    /// The name of each stream.
+    pub(crate) names: Vec<StreamName>,
     /// The place of each node among those of its rank.
     pub(crate) places: Vec<u32>,
     pub(crate) exchanges: Vec<Exchanged>,
@@ -80,6 +80,37 @@ struct Carrier {
     stream: u32,
 }
 
+/// The message that each node sends or receives on each of its ranks.
+struct Messages {
+    /// For each node its first rank, and the place of that rank's message. A node without messages has no
+    /// places.
+    first: Vec<(u32, u32)>,
+    all: Vec<Option<Carrier>>,
+}
+
+impl Messages {
+    fn none(unit: &Unit, size: u32) -> Self {
+        let (mut first, mut places) = (Vec::with_capacity(unit.shape.nodes().len() + 1), 0);
+        for shape in unit.shape.nodes() {
+            let ranks = ranks_of(shape, size);
+            first.push((ranks.start, places));
+            places += if peer_of(shape).is_some() { ranks.len() as u32 } else { 0 };
+        }
+        first.push((0, places));
+        Self { first, all: vec![None; places as usize] }
+    }
+
+    fn set(&mut self, node: NodeId, rank: u32, carrier: Carrier) {
+        let (first, place) = self.first[node.index()];
+        self.all[(place + rank - first) as usize] = Some(carrier);
+    }
+
+    fn of(&self, node: NodeId, rank: u32) -> Option<Carrier> {
+        let [(first, place), (_, end)] = [self.first[node.index()], self.first[node.index() + 1]];
+        if place == end { None } else { self.all[(place + rank - first) as usize] }
+    }
+}
+
 struct Joining<'a> {
     schedules: &'a RankSchedules,
     number: usize,
@@ -89,10 +120,9 @@ struct Joining<'a> {
     meetings: Vec<(NodeId, Carrier)>,
     /// The bytes that each node reads.
     bytes_into: Vec<u64>,
-    /// For each node the message that it sends or receives on each of its ranks, if it does.
-    messages: Vec<Vec<Option<Carrier>>>,
-    /// For each exchange, the points that it waits for, and the nodes behind which they are.
-    begins: Vec<Vec<(Point, NodeId)>>,
+    messages: Messages,
+    /// The points that exchanges wait for, and the nodes behind which they are, with the exchange's stream.
+    begins: Vec<(u32, (Point, NodeId))>,
 }
 
 impl<'a> Joining<'a> {
@@ -107,8 +137,8 @@ impl<'a> Joining<'a> {
             let bytes: &mut u64 = &mut bytes_into[edge.target.index()];
             *bytes = bytes.saturating_add(unit.shape.nodes()[edge.source.index()].bytes.unwrap_or(0));
         }
-        let (meetings, messages, begins) = (Vec::new(), vec![Vec::new(); unit.shape.nodes().len()], Vec::new());
-        Self { schedules, number, unit, joined, meetings, bytes_into, messages, begins }
+        let messages = Messages::none(unit, schedules.ranks());
+        Self { schedules, number, unit, joined, meetings: Vec::new(), bytes_into, messages, begins: Vec::new() }
     }
 
     fn add_node(&mut self, node: NodeShape, place: u32) -> NodeId {
@@ -116,10 +146,10 @@ impl<'a> Joining<'a> {
         self.joined.shape.push(node)
     }
 
-    fn add_stream(&mut self, kind: StreamKind, on: On, names: (String, String)) -> u32 {
+    fn add_stream(&mut self, kind: StreamKind, on: On, name: StreamName) -> u32 {
         self.joined.programs.push((kind, Vec::new()));
         self.joined.on.push(on);
-        self.joined.names.push(names);
+        self.joined.names.push(name);
         self.joined.programs.len() as u32 - 1
     }
 
@@ -130,12 +160,11 @@ impl<'a> Joining<'a> {
         let bytes = Some(self.bytes_into[of.index()]).filter(|bytes| *bytes > 0).or(shape.bytes).unwrap_or(0);
         let node = self.add_node(bare(shape), 0);
         let name = match on {
-            On::Link(rank) => format!("link of rank {rank}"),
-            _ => "network".to_owned(),
+            On::Link(rank) => StreamName::Link(rank, shape.name.clone()),
+            _ => StreamName::Network(shape.name.clone()),
         };
-        let stream = self.add_stream(StreamKind::Host, on, (name, shape.name.to_string()));
+        let stream = self.add_stream(StreamKind::Host, on, name);
         self.joined.exchanges.push(Exchanged { node, what, bytes });
-        self.begins.push(Vec::new());
         Carrier { node, stream }
     }
 
@@ -166,24 +195,10 @@ impl<'a> Joining<'a> {
             for (&send, &receive) in sends.iter().zip(&receives) {
                 let exchange = Exchange::SendTo { to: to.into() };
                 let carrier = self.carrier(send, On::Link(from), What::Exchange(exchange));
-                self.set_message(send, from, carrier);
-                self.set_message(receive, to, carrier);
+                self.messages.set(send, from, carrier);
+                self.messages.set(receive, to, carrier);
             }
         }
-    }
-
-    fn set_message(&mut self, node: NodeId, rank: u32, carrier: Carrier) {
-        let ranks = ranks_of(&self.unit.shape.nodes()[node.index()], self.schedules.ranks());
-        let of_node = &mut self.messages[node.index()];
-        of_node.resize(ranks.len(), None);
-        of_node[(rank - ranks.start) as usize] = Some(carrier);
-    }
-
-    /// Returns the message that a node sends or receives on a rank.
-    fn message(&self, node: NodeId, rank: u32) -> Option<Carrier> {
-        let of_node = &self.messages[node.index()];
-        let first = Ranks::one(self.unit.shape.nodes()[node.index()].ranks).unwrap_or(0);
-        *of_node.get((rank - first) as usize)?
     }
 
     /// Returns the schedule of this unit on a rank, and its nodes.
@@ -220,8 +235,9 @@ impl<'a> Joining<'a> {
 
     /// Lets each exchange wait for its starts, and all that receive it come behind it.
     fn link(&mut self) {
+        let begins = Rows::sorted(self.joined.exchanges.len(), self.begins.iter().copied());
         for (exchanged, stream) in self.joined.exchanges.iter().zip(0_u32..) {
-            let begins = std::mem::take(&mut self.begins[stream as usize]);
+            let begins = begins.row(stream);
             let waits = begins.iter().map(|(point, _)| Step::Wait(*point));
             let behind = [Step::Run(exchanged.node), Step::Record(Point::new(stream, 1))];
             self.joined.programs[stream as usize].1 = waits.chain(behind).collect();
@@ -232,7 +248,19 @@ impl<'a> Joining<'a> {
 
 /// Returns what a simulation needs of a node.
 fn bare(shape: &NodeShape) -> NodeShape {
-    NodeShape { control: None, communication: None, ranks: None, phase: None, ..shape.clone() }
+    let NodeShape { name, backend, command, devices, cost_us, bytes, .. } = shape;
+    NodeShape {
+        name: name.clone(),
+        backend: *backend,
+        command: command.clone(),
+        devices: devices.clone(),
+        cost_us: *cost_us,
+        bytes: *bytes,
+        phase: None,
+        control: None,
+        ranks: None,
+        communication: None,
+    }
 }
 
 /// Returns the start or the end of an exchange on a rank: the exchange has its time, and no core is busy with
@@ -300,9 +328,8 @@ impl Rank {
         let points = self.renumbered(to, schedule, &of_whole);
         for stream in 0..schedule.streams() {
             let kind = schedule.kind(stream);
-            let name = format!("rank {} {}", self.rank, schedule.stream_name(stream));
-            let label = format!("{}.{}", self.rank, schedule.id(stream));
-            let own = to.add_stream(kind, On::Rank(self.rank), (name, label));
+            let name = StreamName::Rank(self.rank, schedule.named(stream));
+            let own = to.add_stream(kind, On::Rank(self.rank), name);
             let mut steps = Vec::with_capacity(schedule.steps(stream).len());
             for step in schedule.steps(stream) {
                 match *step {
@@ -339,7 +366,7 @@ impl Rank {
 
     /// Returns whether an exchange waits for a node of this rank.
     fn begins(&self, to: &Joining<'_>, whole: NodeId, node: NodeId) -> bool {
-        self.starts[node.index()].is_some() || (to.message(whole, self.rank).is_some() && is_send(to.unit, whole))
+        self.starts[node.index()].is_some() || (to.messages.of(whole, self.rank).is_some() && is_send(to.unit, whole))
     }
 
     fn add_run(&self, to: &mut Joining<'_>, steps: &mut Vec<Step>, (node, whole): (NodeId, NodeId), began: &[Option<Point>]) {
@@ -350,14 +377,14 @@ impl Rank {
             let before = before.map(point_of).filter(|before| before.stream != point.stream);
             steps.extend(before.map(Step::Wait));
             steps.extend([Step::Run(start), Step::Record(point), Step::Wait(Point::new(carrier.stream, 1)), run]);
-            to.begins[carrier.stream as usize].push((point, start));
+            to.begins.push((carrier.stream, (point, start)));
             to.joined.shape.order(carrier.node, self.node(node));
             return;
         }
-        match to.message(whole, self.rank) {
+        match to.messages.of(whole, self.rank) {
             Some(carrier) if is_send(to.unit, whole) => {
                 steps.extend([run, Step::Record(point_of(node))]);
-                to.begins[carrier.stream as usize].push((point_of(node), self.node(node)));
+                to.begins.push((carrier.stream, (point_of(node), self.node(node))));
             }
             Some(carrier) => {
                 steps.extend([Step::Wait(Point::new(carrier.stream, 1)), run]);

@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use smallvec::SmallVec;
+
 use super::units::Unit;
 use crate::error::{Kind, Result};
 use crate::graph::{Exchange, NodeId, NodeShape, Ranks};
@@ -11,8 +13,8 @@ use crate::graph::{Exchange, NodeId, NodeShape, Ranks};
 /// The ends of messages from one rank to another.
 #[derive(Default)]
 pub(super) struct Ends {
-    pub(super) sends: Vec<NodeId>,
-    pub(super) receives: Vec<NodeId>,
+    pub(super) sends: SmallVec<[NodeId; 4]>,
+    pub(super) receives: SmallVec<[NodeId; 4]>,
 }
 
 /// Returns the ends of all messages in a graph, by (sender, receiver).

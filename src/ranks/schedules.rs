@@ -11,7 +11,7 @@ use super::units::Unit;
 use super::waits::Starts;
 use super::whole::Whole;
 use crate::error::{Kind, Result};
-use crate::graph::{NodeId, Shape};
+use crate::graph::{NodeId, Shape, check_size};
 use crate::plan::{Policy, Schedule};
 
 /// The most ranks.
@@ -87,14 +87,15 @@ impl Shape {
     /// [`NodeShape::ranks`]: crate::graph::NodeShape::ranks
     pub fn schedule_ranks(&self, ranks: u32, policy: &dyn Policy) -> Result<RankSchedules> {
         check_count(ranks)?;
-        let (shape, inner) = self.checked_shapes()?;
+        let (shape, inner) = Arc::new(self.clone()).checked_shapes()?;
         let mut units = Unit::all(&shape, &inner);
         check_places(&units, ranks)?;
         check_pairs(&units, ranks)?;
         check_takes(self)?;
         let whole = Whole::new(self, ranks, !units[0].inside.is_empty());
         if !whole.is_uniform() {
-            let (shape, inner) = whole.shape.checked_shapes()?;
+            check_size(&whole.shape)?;
+            let (shape, inner) = whole.shape.valid_shapes()?;
             units = Unit::all(&shape, &inner);
         }
         let starts = Starts::new(&units, ranks)?;
@@ -116,9 +117,9 @@ impl RankSchedules {
         let starts = self.starts.by_rank(ranks);
         let units: HashMap<String, usize> = self.units.iter().zip(0..).map(|(unit, at)| (unit.path(), at)).collect();
         // Ranks with the same nodes differ only in the order in which they start to communicate.
-        let mut known: HashMap<Vec<&Vec<NodeId>>, u32> = HashMap::new();
+        let mut known: HashMap<Vec<&[NodeId]>, u32> = HashMap::new();
         for rank in 0..ranks {
-            let key: Vec<&Vec<NodeId>> = starts.iter().map(|unit| &unit[rank as usize % unit.len()]).collect();
+            let key: Vec<&[NodeId]> = starts.iter().map(|unit| unit.row(rank % unit.count())).collect();
             if whole.is_plain(rank)
                 && let Some(&known) = known.get(&key)
             {
@@ -128,7 +129,7 @@ impl RankSchedules {
             let (mut part, nodes) = whole.part(rank);
             let local = |node: &NodeId| nodes.binary_search(node).ok().map(|at| NodeId(at as u32));
             part.set_starts(key[0].iter().filter_map(local).collect());
-            let inner = |path: &str| units.get(path).map_or_else(Vec::new, |&unit| key[unit].clone());
+            let inner = |path: &str| units.get(path).map_or_else(Vec::new, |&unit| key[unit].to_vec());
             let schedule = part.schedule_in_order(policy, inner).map_err(|error| error.within(format!("rank {rank}")))?;
             if whole.is_plain(rank) {
                 known.insert(key, self.schedules.len() as u32);

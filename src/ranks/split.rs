@@ -2,6 +2,7 @@
 //! in addition.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::fmt;
 
 use super::pairs::there_are;
 use super::units::Unit;
@@ -106,8 +107,8 @@ impl Transfers {
         let mut names: HashSet<Name> = shape.nodes().iter().map(|node| node.name.clone()).collect();
         let mut added = Vec::with_capacity(2 * self.all.len());
         for (transfer, at) in self.all.iter().zip(0..) {
-            let mut add = |end, whither: String| {
-                let name = new_name(shape, transfer, &whither, &mut names);
+            let mut add = |end, whither: fmt::Arguments<'_>| {
+                let name = new_name(shape, transfer, whither, &mut names);
                 added.push(Added { transfer: at, name, end });
             };
             let from = transfer.from;
@@ -115,28 +116,28 @@ impl Transfers {
                 Reach::One(to) => to..to + 1,
                 Reach::Others if is_by_messages => 0..size,
                 Reach::Others => {
-                    add(End::Broadcast, "to all ranks".into());
+                    add(End::Broadcast, format_args!("to all ranks"));
                     continue;
                 }
             };
-            sends.filter(|to| *to != from).for_each(|to| add(End::Send(to), format!("to rank {to}")));
-            add(End::Receive, format!("from rank {from}"));
+            sends.filter(|to| *to != from).for_each(|to| add(End::Send(to), format_args!("to rank {to}")));
+            add(End::Receive, format_args!("from rank {from}"));
         }
         added
     }
 }
 
 /// Returns a name that no node has.
-fn new_name(shape: &Shape, transfer: &Transfer, whither: &str, names: &mut HashSet<Name>) -> Name {
+fn new_name(shape: &Shape, transfer: &Transfer, whither: fmt::Arguments<'_>, names: &mut HashSet<Name>) -> Name {
     let source = &shape.nodes()[transfer.source.index()].name;
-    let mut name = match transfer.output {
-        None | Some(0) => format!("{source} {whither}"),
-        Some(output) => format!("{source} {output} {whither}"),
+    let mut name: Name = match transfer.output {
+        None | Some(0) => format!("{source} {whither}").into(),
+        Some(output) => format!("{source} {output} {whither}").into(),
     };
-    while !names.insert(name.clone().into()) {
-        name.push('\'');
+    while !names.insert(name.clone()) {
+        name = format!("{name}'").into();
     }
-    name.into()
+    name
 }
 
 /// Returns what an edge takes to which ranks, if it goes from one rank to others.

@@ -46,17 +46,12 @@ impl Starts {
     }
 
     /// Returns the order of each unit on each rank. A unit whose order is that of all ranks has it once.
-    pub(super) fn by_rank(&self, ranks: u32) -> Vec<Vec<Vec<NodeId>>> {
+    pub(super) fn by_rank(&self, ranks: u32) -> Vec<Rows<NodeId>> {
         let of_unit = |starts: &Vec<Start>| {
             let is_common = starts.iter().all(|(_, at)| at.is_none());
-            let mut all: Vec<Vec<NodeId>> = vec![Vec::new(); if is_common { 1 } else { ranks as usize }];
-            for &(node, at) in starts {
-                match at {
-                    Some(rank) => all[rank as usize].push(node),
-                    None => all.iter_mut().for_each(|starts| starts.push(node)),
-                }
-            }
-            all
+            let rows = if is_common { 1 } else { ranks };
+            let on = |at: Option<u32>| at.map_or(0..rows, |rank| rank..rank + 1);
+            Rows::sorted(rows as usize, starts.iter().flat_map(|&(node, at)| on(at).map(move |rank| (rank, node))))
         };
         self.0.iter().map(of_unit).collect()
     }

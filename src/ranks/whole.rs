@@ -5,17 +5,17 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::split::{Added, Reach, Transfer, Transfers};
-use crate::graph::{Backend, Communication, Edge, EdgeKind, Exchange, NodeId, Ranks, Shape};
+use crate::graph::{Backend, Communication, Edge, EdgeKind, Exchange, NodeId, Ranks, Rows, Shape};
 
 /// A shape with its transfers, which all ranks have alike.
 pub(super) struct Whole {
-    pub(super) shape: Shape,
+    pub(super) shape: Arc<Shape>,
     /// The nodes of each rank, in ascending order.
-    placed: Vec<Vec<NodeId>>,
+    placed: Rows<NodeId>,
     /// The nodes of all ranks, in ascending order.
     everywhere: Vec<NodeId>,
     /// The edges into each node.
-    into: Vec<Vec<u32>>,
+    into: Rows<u32>,
     /// For each rank, the arrivals of values that it makes itself.
     own: Vec<HashMap<NodeId, Transfer>>,
 }
@@ -50,26 +50,22 @@ impl Whole {
     }
 
     fn of(shape: Shape, own: Vec<HashMap<NodeId, Transfer>>) -> Self {
-        let (mut placed, mut everywhere) = (vec![Vec::new(); own.len()], Vec::new());
-        for (id, node) in shape.ids().zip(shape.nodes()) {
-            match Ranks::one(node.ranks) {
-                Some(rank) => placed[rank as usize].push(id),
-                None => everywhere.push(id),
-            }
-        }
-        let mut into = vec![Vec::new(); shape.nodes().len()];
-        shape.edges().iter().zip(0..).for_each(|(edge, at)| into[edge.target.index()].push(at));
-        Self { shape, placed, everywhere, into, own }
+        let nodes = (0..).map(NodeId).zip(shape.nodes());
+        let placed = nodes.clone().filter_map(|(id, node)| Some((Ranks::one(node.ranks)?, id)));
+        let everywhere = nodes.filter_map(|(id, node)| Ranks::one(node.ranks).is_none().then_some(id)).collect();
+        let into = shape.edges().iter().zip(0..).map(|(edge, at)| (edge.target.0, at));
+        let (placed, into) = (Rows::sorted(own.len(), placed), Rows::sorted(shape.nodes().len(), into));
+        Self { shape: Arc::new(shape), placed, everywhere, into, own }
     }
 
     /// Returns whether the graph has no transfers.
     pub(super) fn is_uniform(&self) -> bool {
-        self.placed.iter().all(Vec::is_empty) && self.own.iter().all(HashMap::is_empty)
+        self.placed.items().is_empty() && self.own.iter().all(HashMap::is_empty)
     }
 
     /// Returns whether a rank has the nodes of all ranks, and no others.
     pub(super) fn is_plain(&self, rank: u32) -> bool {
-        self.placed[rank as usize].is_empty() && self.own[rank as usize].is_empty()
+        self.placed.row(rank).is_empty() && self.own[rank as usize].is_empty()
     }
 
     /// Returns the part of a rank, and for each of its nodes the node here.
@@ -77,16 +73,18 @@ impl Whole {
         let own = &self.own[rank as usize];
         // A value that goes to all other ranks as a message does not come back.
         let is_message = |node: &NodeId| own.contains_key(node) && !is_collective(&self.shape, *node);
-        let all = self.everywhere.iter().chain(&self.placed[rank as usize]).filter(|node| !is_message(node));
-        let mut nodes: Vec<NodeId> = all.copied().collect();
+        let placed = self.placed.row(rank);
+        let mut nodes = Vec::with_capacity(self.everywhere.len() + placed.len());
+        nodes.extend(self.everywhere.iter().chain(placed).filter(|node| !is_message(node)));
         nodes.sort_unstable();
-        let mut part = Shape::new();
+        let local = |node: NodeId| nodes.binary_search(&node).ok().map(|at| NodeId(at as u32));
+        let mut edges = Vec::with_capacity(nodes.iter().map(|&node| self.into.of(node).len()).sum());
+        nodes.iter().for_each(|&node| edges.extend(self.into.of(node)));
+        edges.sort_unstable();
+        let mut part = Shape::with_capacity(nodes.len(), edges.len());
         self.shape.name().into_iter().for_each(|name| part.set_name(name.to_owned()));
         nodes.iter().for_each(|node| _ = part.push(self.shape.nodes()[node.index()].clone()));
-        let local = |node: NodeId| nodes.binary_search(&node).ok().map(|at| NodeId(at as u32));
-        let mut edges: Vec<u32> = nodes.iter().flat_map(|node| &self.into[node.index()]).copied().collect();
-        edges.sort_unstable();
-        for edge in edges.into_iter().map(|at| self.shape.edges()[at as usize]) {
+        for edge in edges.into_iter().map(|at: u32| self.shape.edges()[at as usize]) {
             let from = own.get(&edge.source).map(|is| edge.reading(is.source, is.output.unwrap_or(0)));
             let edge = from.unwrap_or(edge);
             // A broadcast reads nothing on the ranks that get the value.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::graph::{NodeId, Shape};
 use crate::name::Name;
-use crate::plan::{Span, StreamKind};
+use crate::plan::{Span, StreamKind, StreamName};
 use crate::ranks::On;
 
 /// The end of a node.
@@ -163,8 +163,7 @@ impl fmt::Display for Race {
 #[derive(Clone, Debug)]
 pub struct SimLog {
     pub(super) shape: Arc<Shape>,
-    /// The name of each stream, and the name of its points.
-    pub(super) names: Vec<(String, String)>,
+    pub(super) names: Arc<[StreamName]>,
     pub(super) kinds: Vec<StreamKind>,
     /// Where each stream did its work. Empty if that was one machine.
     pub(super) on: Arc<[On]>,
@@ -250,20 +249,19 @@ impl SimLog {
 
 impl fmt::Display for SimLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let width = self.names.iter().map(|names| names.0.len()).max().unwrap_or(0);
+        let names: Vec<(String, String)> = self.names.iter().map(|name| (name.stream(), name.points())).collect();
+        let width = names.iter().map(|name| name.0.len()).max().unwrap_or(0);
         for event in &self.events {
             let (at_us, stream, text) = match *event {
                 SimEvent::Start { at_us, stream, node } => (at_us, stream, format!("run {}", self.name(node))),
                 SimEvent::End { at_us, stream, node, ending } => (at_us, stream, format!("{ending} {}", self.name(node))),
-                SimEvent::Record { at_us, stream, seq } => {
-                    (at_us, stream, format!("record {}@{seq}", self.names[stream as usize].1))
-                }
+                SimEvent::Record { at_us, stream, seq } => (at_us, stream, format!("record {}@{seq}", names[stream as usize].1)),
                 SimEvent::Pass { at_us, stream, point: (other, seq) } => {
-                    let point = self.names.get(other as usize).map_or("?", |names| &names.1);
+                    let point = names.get(other as usize).map_or("?", |name| &name.1);
                     (at_us, stream, format!("wait {point}@{seq}"))
                 }
             };
-            writeln!(f, "{at_us:>12.3} us  {:width$}  {text}", self.names[stream as usize].0)?;
+            writeln!(f, "{at_us:>12.3} us  {:width$}  {text}", names[stream as usize].0)?;
         }
         self.races.iter().flatten().try_for_each(|race| writeln!(f, "{race}"))
     }

@@ -1,5 +1,7 @@
 //! The points of a simulation: when each was recorded, and which streams wait for it.
 
+use smallvec::SmallVec;
+
 use crate::graph::Rows;
 use crate::plan::{Point, Step, StreamKind};
 
@@ -62,11 +64,11 @@ impl Points {
     }
 
     /// Records a point. Returns the streams that wait for it, in the order in which they came.
-    pub(super) fn record(&mut self, point: Point, now_us: f64) -> Vec<u32> {
+    pub(super) fn record(&mut self, point: Point, now_us: f64) -> SmallVec<[u32; 4]> {
         let place = self.place(point).expect("the point is in a program");
         self.recorded_us[place] = Some(now_us);
         let (mut stream, _) = std::mem::replace(&mut self.waiting[place], (NONE, NONE));
-        let mut waiters = Vec::new();
+        let mut waiters = SmallVec::new();
         while stream != NONE {
             waiters.push(stream);
             stream = std::mem::replace(&mut self.next[stream as usize], NONE);

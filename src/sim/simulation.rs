@@ -9,7 +9,7 @@ use super::machine::Machine;
 use crate::device::sim::Order;
 use crate::error::{Kind, Result};
 use crate::graph::{Backend, COST_US_MAX, NodeId, NodeShape, Shape, check_ids};
-use crate::plan::{Point, Schedule, Step, StreamKind, check_steps};
+use crate::plan::{Point, Schedule, Step, StreamKind, StreamName, check_steps};
 use crate::ranks::On;
 
 /// The work that a simulated machine does at the same time. Each device has its own compute and copy engines.
@@ -95,7 +95,7 @@ pub struct Simulation {
     pub(super) shape: Arc<Shape>,
     pub(super) programs: Vec<(StreamKind, Vec<Step>)>,
     /// The name of each stream in the log, and the name of its points.
-    pub(super) names: Vec<(String, String)>,
+    pub(super) names: Arc<[StreamName]>,
     /// The number of nodes of each item. 0 if the nodes are not those of items.
     pub(super) nodes_of_item: u32,
     /// The place of each node in issue order.
@@ -127,11 +127,7 @@ impl Simulation {
         let programs = (0..schedule.streams()).map(|stream| (schedule.kind(stream), schedule.steps(stream).to_vec())).collect();
         let mut places = vec![0; schedule.order().len()];
         schedule.order().iter().zip(0..).for_each(|(node, place)| places[node.index()] = place);
-        let point_name = |stream| match schedule.kind(stream) {
-            StreamKind::Device(_) => schedule.label(stream).to_string(),
-            StreamKind::Host => schedule.stream_name(stream),
-        };
-        let names = (0..schedule.streams()).map(|stream| (schedule.stream_name(stream), point_name(stream))).collect();
+        let names = (0..schedule.streams()).map(|stream| StreamName::Schedule(schedule.named(stream))).collect();
         Self { places, names, ..Self::of_programs(schedule.shape().clone(), programs) }
     }
 
@@ -140,7 +136,7 @@ impl Simulation {
     pub fn of_programs(shape: impl Into<Arc<Shape>>, programs: Vec<(StreamKind, Vec<Step>)>) -> Self {
         let shape = shape.into();
         let places = (0..shape.nodes().len() as u32).collect();
-        let names = (0..programs.len()).map(|stream| (format!("stream {stream}"), stream.to_string())).collect();
+        let names = (0..programs.len() as u32).map(StreamName::Program).collect();
         let (slots, order, faults) = (Slots::default(), Order::default(), Faults::default());
         Self {
             shape,
@@ -158,16 +154,16 @@ impl Simulation {
         }
     }
 
-    /// Sets the number of nodes of each item, the names of streams and of their points, and the place of each
-    /// node in issue order.
-    pub(crate) fn over_items(self, nodes_of_item: u32, names: Vec<(String, String)>, places: Vec<u32>) -> Self {
+    /// Sets the number of nodes of each item, the names of streams, and the place of each node in issue
+    /// order.
+    pub(crate) fn over_items(self, nodes_of_item: u32, names: Arc<[StreamName]>, places: Vec<u32>) -> Self {
         Self { nodes_of_item, names, places, ..self }
     }
 
-    /// Sets where each stream does its work, the names of streams and of their points, and the place of each
-    /// node in the issue order of its rank.
-    pub(super) fn over_ranks(self, on: Vec<On>, names: Vec<(String, String)>, places: Vec<u32>) -> Self {
-        Self { on: on.into(), names, places, ..self }
+    /// Sets where each stream does its work, the names of streams, and the place of each node in the issue
+    /// order of its rank.
+    pub(super) fn over_ranks(self, on: Vec<On>, names: Vec<StreamName>, places: Vec<u32>) -> Self {
+        Self { on: on.into(), names: names.into(), places, ..self }
     }
 
     /// Returns the shape. The ids of its nodes are those in faults and in the log.

@@ -263,6 +263,51 @@ fn many_ranks_share_what_is_the_same_and_are_proved() {
     assert_eq!(log.makespan_us(), 4.0 * 10.0 + 3.0 * 4.0);
 }
 
+#[test]
+fn a_log_names_ranks_and_links() {
+    // Seen to fail with points that have other numbers.
+    let mut shape = Shape::new();
+    let [x, y] = [("x", 0), ("y", 1)].map(|(name, rank)| node(&mut shape, name, (10.0, 1000), Some(rank)));
+    shape.read(x, 0, y);
+    let all = node(&mut shape, "all", (1.0, 8), None);
+    shape.nodes_mut()[all.index()].communication = Some(Arc::new(Communication::new(Exchange::Barrier)));
+    let schedules = shape.schedule_ranks(2, &Ranked::default()).unwrap();
+    let log = Simulation::of_ranks(&schedules, &Links::new(1.0, 1.0).unwrap()).unwrap().run().unwrap();
+    insta::assert_snapshot!(log, @r"
+     0.000 us  rank 0 host 0   run x
+     0.000 us  rank 0 host 1   run all starts
+     0.000 us  rank 1 host 0   run all starts
+     0.000 us  rank 0 host 1   done all starts
+     0.000 us  rank 0 host 1   record 0.1@1
+     0.000 us  rank 1 host 0   done all starts
+     0.000 us  rank 1 host 0   record 1.0@1
+     0.000 us  network         wait 0.1@1
+     0.000 us  network         wait 1.0@1
+     0.000 us  network         run all
+     1.000 us  network         done all
+     1.000 us  network         record all@1
+     1.000 us  rank 0 host 1   wait all@1
+     1.000 us  rank 1 host 0   wait all@1
+     1.000 us  rank 0 host 1   run all
+     1.000 us  rank 1 host 0   run all
+     1.000 us  rank 0 host 1   done all
+     1.000 us  rank 1 host 0   done all
+    10.000 us  rank 0 host 0   done x
+    10.000 us  rank 0 host 0   run x to rank 1
+    10.000 us  rank 0 host 0   done x to rank 1
+    10.000 us  rank 0 host 0   record 0.0@1
+    10.000 us  link of rank 0  wait 0.0@1
+    10.000 us  link of rank 0  run x to rank 1
+    12.000 us  link of rank 0  done x to rank 1
+    12.000 us  link of rank 0  record x to rank 1@1
+    12.000 us  rank 1 host 1   wait x to rank 1@1
+    12.000 us  rank 1 host 1   run x from rank 0
+    12.000 us  rank 1 host 1   done x from rank 0
+    12.000 us  rank 1 host 1   run y
+    22.000 us  rank 1 host 1   done y
+    ");
+}
+
 /// A loop of one iteration, whose body does nothing.
 fn once() -> Arc<Control> {
     let body = Arc::new(Shape::new());
