@@ -17,7 +17,8 @@ use crate::scope::Operator;
 
 pub(super) fn all_reduce<V: Elements, O: Operator<V::Item>>(operator: O) -> Spec {
     let exchange = Exchange::AllReduce { operator: operator.name() };
-    let (reduction, operator) = (native::<V::Item, O>(), Arc::new(operator));
+    let reduction = native::<V::Item, O>().filter(|_| are_elements::<V>());
+    let operator = Arc::new(operator);
     let of_two = operator.clone();
     let fold: Fold = Box::new(move |place, own, other| folded::<V, O>(&of_two, place, value::<V>(own).elements(), other));
     let spec = spec::<V>(exchange, move |_, all| {
@@ -35,7 +36,13 @@ pub(super) fn all_gather<V: Elements>() -> Spec {
         let elements: Vec<&[V::Item]> = all.iter().map(|each| value::<V>(each).elements()).collect();
         made(elements.concat())
     });
-    Spec { made: Some(Form::of::<Vec<V::Item>>()), ..spec }
+    Spec { made: are_elements::<V>().then(Form::of::<Vec<V::Item>>), ..spec }
+}
+
+/// Returns whether the bytes of a value are those of its elements, so that a transport can combine and append
+/// them. Those of your types may be others.
+fn are_elements<V: Elements>() -> bool {
+    V::IS_ITS_BYTES || V::BYTES.is_some()
 }
 
 pub(super) fn reduce_scatter<T: Pod + Send + Sync, O: Operator<T>>(operator: O) -> Spec {

@@ -21,9 +21,13 @@ impl Graph {
     /// all ranks, and the error names the first node that differs.
     ///
     /// # Errors
-    /// As [`Graph::compile_with`](crate::Graph::compile_with), on all ranks; in addition: a receive without
-    /// a send, a send without a receive; ranks that would wait for each other in a cycle; a loop or a branch
-    /// that communicates inside, and whose decision may differ between the ranks.
+    /// As [`Graph::compile_with`](crate::Graph::compile_with), on all ranks; in addition:
+    /// - a receive without a send, a send without a receive, peers that do not match;
+    /// - a rank, a peer or a root that the world does not have;
+    /// - ranks that would wait for each other in a cycle;
+    /// - a loop or a branch that communicates inside, and whose decision may differ between the ranks;
+    /// - a rank for a node in which all ranks take part, or for one inside of a loop or a branch;
+    /// - a value that goes to another rank, and whose type does not say how ([`Graph::wire`]).
     pub fn compile_for(&self, world: &World) -> Result<Plan> {
         self.compile_for_with(world, &Ranked::default())
     }

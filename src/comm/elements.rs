@@ -7,6 +7,9 @@ use crate::error::BoxError;
 
 /// A value of elements, for reductions and gathers: a number, which is one element, or a `Vec`.
 ///
+/// The bytes of your own type ([`Wire::to_wire`]) may be others than those of its elements. But values of
+/// equally many elements must have equally many bytes: over MPI, ranks that reduce compare these numbers.
+///
 /// ```
 /// use anabranch::comm::Elements;
 ///

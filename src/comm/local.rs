@@ -96,8 +96,8 @@ impl Hall {
 
     fn new(size: u32, has_left: Vec<bool>) -> Arc<Self> {
         let ranks = size as usize;
+        let further = Further { taken: vec![0; ranks], halls: BTreeMap::new(), has_left: has_left.clone() };
         let state = HallState { meetings: HashMap::new(), started: vec![0; ranks], mail: HashMap::new(), has_left };
-        let further = Further { taken: vec![0; ranks], halls: BTreeMap::new(), has_left: vec![false; ranks] };
         let healths = (0..size).map(|_| Arc::default()).collect();
         Arc::new(Self { size, healths, state: Mutex::new(state), further: Mutex::new(further) })
     }

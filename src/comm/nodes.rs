@@ -41,7 +41,7 @@ impl Graph {
     }
 
     /// Adds an all-gather: all ranks get the elements of the values of all ranks, in the order of the ranks.
-    /// The lengths may differ from rank to rank.
+    /// The lengths may differ from rank to rank. Errors and cancellation are those of [`Graph::all_reduce`].
     pub fn all_gather<V: Elements>(&mut self, name: impl Into<Name>, x: impl Operand<Value<V>>) -> Value<Vec<V::Item>> {
         self.communicate(name.into(), x, combine::all_gather::<V>())
     }
@@ -52,6 +52,9 @@ impl Graph {
     /// # Errors
     /// Of the run, in addition to those of [`Graph::all_reduce`]: the length is no multiple of the number of
     /// ranks.
+    ///
+    /// # Cancellation
+    /// As [`Graph::all_reduce`].
     pub fn reduce_scatter<T, O>(&mut self, name: impl Into<Name>, x: impl Operand<Value<Vec<T>>>, operator: O) -> Value<Vec<T>>
     where
         T: Pod + Send + Sync,
@@ -61,6 +64,12 @@ impl Graph {
     }
 
     /// Adds a broadcast: all ranks get the value of rank `root`. The values of the others are not used.
+    ///
+    /// # Errors
+    /// Of [`Graph::compile_for`]: there is no such rank. Of the run: as [`Graph::all_reduce`].
+    ///
+    /// # Cancellation
+    /// As [`Graph::all_reduce`].
     pub fn broadcast<V: Wire>(&mut self, name: impl Into<Name>, x: impl Operand<Value<V>>, root: u32) -> Value<V> {
         self.communicate(name.into(), x, combine::broadcast::<V>(root))
     }
@@ -70,6 +79,9 @@ impl Graph {
     ///
     /// # Errors
     /// As [`Graph::reduce_scatter`].
+    ///
+    /// # Cancellation
+    /// As [`Graph::all_reduce`].
     pub fn all_to_all<T>(&mut self, name: impl Into<Name>, x: impl Operand<Value<Vec<T>>>) -> Value<Vec<T>>
     where
         T: Pod + Send + Sync,
@@ -78,6 +90,7 @@ impl Graph {
     }
 
     /// Adds a barrier: it ends when all ranks have come to it. `after` are the nodes before it, a value.
+    /// Errors and cancellation are those of [`Graph::all_reduce`].
     pub fn barrier<T: Data>(&mut self, name: impl Into<Name>, after: &Value<T>) -> Value<()> {
         let barrier = communicate_of(self, name.into(), combine::barrier(), |_| {});
         self.node(&barrier).after(after);
@@ -88,6 +101,13 @@ impl Graph {
     /// have none. It ends when it is issued. A [`Graph::recv_from`] there gets it: the n-th send
     /// from one rank to another belongs to the n-th receive, in the order in which this graph's nodes were
     /// added. Loops and branches have pairs of their own.
+    ///
+    /// # Errors
+    /// Of [`Graph::compile_for`]: a send without a receive, on any rank; there is no such rank. Of the run:
+    /// the world is broken; the value cannot be encoded.
+    ///
+    /// # Cancellation
+    /// As [`Graph::all_reduce`]. A send that was issued is not taken back.
     pub fn send_to<V: Wire>(&mut self, name: impl Into<Name>, x: impl Operand<Value<V>>, to: impl Into<Peer>) -> Value<()> {
         self.communicate(name.into(), x, combine::send::<V>(to.into()))
     }
@@ -95,7 +115,11 @@ impl Graph {
     /// Adds a receive: each rank gets the value that its peer sends. It is None on ranks without a peer.
     ///
     /// # Errors
-    /// Of [`Graph::compile_for`]: a receive without a send, on any rank; a send of another type.
+    /// Of [`Graph::compile_for`]: a receive without a send, on any rank; a send of another type; there is no
+    /// such rank. Of the run: the world is broken; the bytes are no value of the type.
+    ///
+    /// # Cancellation
+    /// As [`Graph::all_reduce`].
     pub fn recv_from<V: Wire>(&mut self, name: impl Into<Name>, from: impl Into<Peer>) -> Value<Option<V>> {
         communicate_of(self, name.into(), combine::receive::<V>(from.into()), |_| {})
     }

@@ -63,13 +63,18 @@ impl RunComm {
         // ORDERING: Relaxed: one caller sees the last number. What it does then needs no write of another.
         let started = self.started.fetch_add(1, Ordering::Relaxed) + 1;
         if self.order.total == Some(started) {
-            drop(lock(&self.entry).take());
+            drop(self.take_entry());
         }
+    }
+
+    /// Takes the run's place. It is dropped outside of the lock: that wakes others.
+    fn take_entry(&self) -> Option<Arc<Entry>> {
+        lock(&self.entry).take()
     }
 
     /// Ends the run's communication. Other ranks may wait for what was not started.
     fn close(&self, why: impl FnOnce() -> String) {
-        if let Some(entry) = lock(&self.entry).take() {
+        if let Some(entry) = self.take_entry() {
             entry.abandon(why());
         }
     }
@@ -85,7 +90,7 @@ impl RunContext for RunComm {
 
     fn end(&self, verdict: &Result<()>) {
         match verdict {
-            Ok(()) => drop(lock(&self.entry).take()),
+            Ok(()) => drop(self.take_entry()),
             Err(error) => self.close(|| format!("{error:#}")),
         }
     }

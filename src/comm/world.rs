@@ -84,7 +84,8 @@ impl World {
     /// NCCL is started anew.
     ///
     /// Over MPI, it waits until all ranks have called it, as `World::mpi` does, for at most the deadline of
-    /// this world. A local world returns at once.
+    /// this world. A local world returns at once. MPI has room for some hundred broken worlds: their
+    /// communicators are not freed.
     ///
     /// # Errors
     /// Over MPI: a rank has died or ended, or not all ranks call this within the deadline.

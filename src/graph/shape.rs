@@ -447,7 +447,7 @@ impl Shape {
     }
 
     /// Returns the states that are read, each with the reader.
-    pub(super) fn state_reads(&self) -> impl Iterator<Item = (u32, NodeId)> + '_ {
+    pub(crate) fn state_reads(&self) -> impl Iterator<Item = (u32, NodeId)> + '_ {
         self.states.iter().map(|read| (read.state, read.target))
     }
 

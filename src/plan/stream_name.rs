@@ -1,4 +1,4 @@
-//! What texts call streams, and their points.
+//! The names of streams, and of their points. A text is made only when it is printed.
 
 use std::fmt;
 

@@ -102,12 +102,12 @@ impl Messages {
 
     fn set(&mut self, node: NodeId, rank: u32, carrier: Carrier) {
         let (first, place) = self.first[node.index()];
-        self.all[(place + rank - first) as usize] = Some(carrier);
+        self.all[(place + (rank - first)) as usize] = Some(carrier);
     }
 
     fn of(&self, node: NodeId, rank: u32) -> Option<Carrier> {
         let [(first, place), (_, end)] = [self.first[node.index()], self.first[node.index() + 1]];
-        if place == end { None } else { self.all[(place + rank - first) as usize] }
+        if place == end { None } else { self.all[(place + (rank - first)) as usize] }
     }
 }
 

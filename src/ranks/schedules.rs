@@ -11,7 +11,7 @@ use super::units::Unit;
 use super::waits::Starts;
 use super::whole::Whole;
 use crate::error::{Kind, Result};
-use crate::graph::{NodeId, Shape, check_size};
+use crate::graph::{NodeId, Shape, check_name, check_size};
 use crate::plan::{Policy, Schedule};
 
 /// The most ranks.
@@ -92,15 +92,25 @@ impl Shape {
         check_places(&units, ranks)?;
         check_pairs(&units, ranks)?;
         check_takes(self)?;
+        check_reads(self)?;
         let whole = Whole::new(self, ranks, !units[0].inside.is_empty());
         if !whole.is_uniform() {
             check_size(&whole.shape)?;
+            whole.shape.nodes()[self.nodes().len()..].iter().try_for_each(|added| check_name(&added.name))?;
             let (shape, inner) = whole.shape.valid_shapes()?;
             units = Unit::all(&shape, &inner);
         }
         let starts = Starts::new(&units, ranks)?;
         RankSchedules { units, starts, schedules: Vec::new(), of: Vec::new() }.filled(&whole, ranks, policy)
     }
+}
+
+/// Checks that no node reads a state: there is no loop around.
+fn check_reads(shape: &Shape) -> Result<()> {
+    shape.state_reads().next().map_or(Ok(()), |(state, target)| {
+        let fault = format!("reads state {state} of a loop or a branch, but is in none: give the shape that has it");
+        Err(Kind::Body { node: shape.name_of(target).clone(), fault }.into())
+    })
 }
 
 /// Checks a number of ranks.

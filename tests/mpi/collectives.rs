@@ -1,9 +1,11 @@
 //! What each operation gives over MPI.
 
-use anabranch::comm::World;
+use std::borrow::Cow;
+
+use anabranch::comm::{Elements, Wire, World};
 use anabranch::graph::Peer;
 use anabranch::scope::{Max, Sum, operator};
-use anabranch::{Executor, Flow, Graph, Inputs, Value, Var};
+use anabranch::{BoxError, Executor, Flow, Graph, Inputs, Value, Var};
 use futures::executor::block_on;
 
 use crate::launch::each_rank;
@@ -105,4 +107,58 @@ fn elements_that_cannot_be_divided_fail_the_operation_on_all_ranks_and_the_world
         }
         assert!(world.error().is_none());
     });
+}
+
+/// Numbers whose bytes are not those of the elements.
+struct Swapped(Vec<u32>);
+
+impl Wire for Swapped {
+    fn to_wire(&self) -> Result<Cow<'_, [u8]>, BoxError> {
+        Ok(Cow::Owned(self.0.iter().flat_map(|number| number.to_be_bytes()).collect()))
+    }
+
+    fn from_wire(bytes: &[u8]) -> Result<Self, BoxError> {
+        let numbers = bytes.chunks(4).map(|four| Ok(u32::from_be_bytes(four.try_into()?)));
+        numbers.collect::<Result<_, BoxError>>().map(Self)
+    }
+}
+
+impl Elements for Swapped {
+    type Item = u32;
+
+    fn elements(&self) -> &[u32] {
+        &self.0
+    }
+
+    fn from_elements(elements: Vec<u32>) -> Result<Self, BoxError> {
+        Ok(Self(elements))
+    }
+}
+
+fn combine_swapped(world: &World) {
+    // Many do not go with their comparison.
+    for length in [3, 2_000] {
+        let (sum, all) = block_on(Executor::inline().flow(async |f: &Flow| {
+            let x = f.value("x", Swapped(vec![world.rank() + 300; length]));
+            let sum = f.get(&f.all_reduce(world, "sum", &x, Sum)).await?;
+            let all = f.get(&f.all_gather(world, "all", &x)).await?;
+            Ok((sum.0.clone(), all.to_vec()))
+        }))
+        .unwrap();
+        let of_all: Vec<u32> = (300..300 + world.size()).collect();
+        assert_eq!(sum, vec![of_all.iter().sum::<u32>(); length]);
+        assert_eq!(all, of_all.iter().flat_map(|number| vec![*number; length]).collect::<Vec<u32>>());
+    }
+}
+
+#[test]
+fn two_ranks_combine_the_elements_of_values_with_other_bytes() {
+    // Seen to fail when MPI combined and appended their bytes.
+    each_rank(2, "collectives::two_ranks_combine_the_elements_of_values_with_other_bytes", |world| combine_swapped(&world));
+}
+
+#[test]
+fn three_ranks_combine_the_elements_of_values_with_other_bytes() {
+    // Seen to fail as above.
+    each_rank(3, "collectives::three_ranks_combine_the_elements_of_values_with_other_bytes", |world| combine_swapped(&world));
 }

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use super::calls::{COMMS, Handle};
+use super::path::OfWorld;
 use crate::comm::control::Control;
 use crate::comm::health::Health;
 use crate::sync::{AtomicU64, Ordering};
@@ -35,6 +36,12 @@ impl<H: Handle> Comm<H> {
 
     pub(super) fn reports(&self) -> H {
         self.handles[2]
+    }
+}
+
+impl<H: Handle> OfWorld for Comm<H> {
+    fn is_broken(&self) -> bool {
+        self.health.fault().is_some()
     }
 }
 

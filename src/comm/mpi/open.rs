@@ -207,10 +207,16 @@ impl Visit for Launch {
 
     fn visit<H: Handle>(self, calls: Calls<H>) -> Self::Output {
         let text = |failed: Failed| failed.to_string();
-        calls.init().map_err(text)?;
-        // Open MPI reports errors inside of collectives of any communicator to this one, and would abort.
-        calls.return_errors(calls.constants.world).map_err(text)?;
-        let tag_max = calls.tag_max().map_err(text)?;
+        // Open MPI reports errors inside of collectives of any communicator to that of all, and would abort.
+        let begun = calls.init().and_then(|()| calls.return_errors(calls.constants.world)).and_then(|()| calls.tag_max());
+        let tag_max = match begun {
+            Ok(tag_max) => tag_max,
+            Err(failed) => {
+                // MPI may have threads, so its library stays.
+                std::mem::forget(calls);
+                return Err(text(failed));
+            }
+        };
         // SAFETY: the function does not panic, and may be called at the end of the process.
         unsafe { atexit(finalize) };
         let progress = Progress::start(Path::new(calls)).map_err(|error| error.to_string())?;

@@ -29,7 +29,7 @@ use super::calls::{COMMS, Called, Calls, CommsAt, Failed, Handle, Memory};
 use crate::comm::given::Given;
 use crate::comm::spares::{InUse, Spares};
 use crate::comm::wire::{Landing, SPARE_MIN};
-use crate::error::BoxError;
+use crate::error::{BoxError, shielded};
 use crate::graph::Made;
 use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, lock};
 
@@ -45,12 +45,17 @@ pub(super) struct Buffers {
     /// Other memory that the request uses.
     others: Box<dyn Any + Send>,
     /// The communicator that it uses.
-    _comm: Option<Arc<dyn Any + Send + Sync>>,
+    comm: Option<Arc<dyn OfWorld>>,
+}
+
+/// A communicator that a request keeps.
+pub(super) trait OfWorld: Send + Sync {
+    fn is_broken(&self) -> bool;
 }
 
 impl Buffers {
     pub(super) fn none() -> Self {
-        Self { given: None, _count: None, landing: None, bytes: 0, others: Box::new(()), _comm: None }
+        Self { given: None, _count: None, landing: None, bytes: 0, others: Box::new(()), comm: None }
     }
 
     pub(super) fn of(others: impl Send + 'static, bytes: usize) -> Self {
@@ -70,8 +75,8 @@ impl Buffers {
     }
 
     /// Adds the communicator.
-    pub(super) fn on(self, comm: Arc<dyn Any + Send + Sync>) -> Self {
-        Self { _comm: Some(comm), ..self }
+    pub(super) fn on(self, comm: Arc<dyn OfWorld>) -> Self {
+        Self { comm: Some(comm), ..self }
     }
 
     /// Returns the value that was received, once the request has completed. All ranks have agreed on it if it
@@ -142,6 +147,17 @@ struct End {
     end: Called<Buffers>,
     /// The memory of a command that was not started.
     _unused: Option<Buffers>,
+}
+
+impl End {
+    /// Hands the end to the future, and wakes it. If the future is gone, this drops values of the user: one
+    /// that panics harms no other request.
+    fn tell(self) {
+        let _ = shielded(|| {
+            let Self { done, end, _unused } = self;
+            done.set(end);
+        });
+    }
 }
 
 /// Most often one: a task polls the request for which it waits.
@@ -277,7 +293,7 @@ impl<H: Handle> Path<H> {
         state.test(&mut ends);
         let seen = look(&state);
         drop(state);
-        ends.into_iter().for_each(|End { done, end, .. }| done.set(end));
+        ends.into_iter().for_each(End::tell);
         seen
     }
 }
@@ -296,6 +312,9 @@ impl<H: Handle> State<H> {
     /// Returns whether a receive stands behind another one for the same messages, whose first is not for it,
     /// or whether the communicators of a world stand behind those of another one.
     fn waits_for_earlier(&self, at: usize) -> bool {
+        if !matches!(self.flying[at].step, Step::Probe(_) | Step::Copies { .. }) {
+            return false;
+        }
         let is_behind = |earlier: &Step<H>| match (earlier, &self.flying[at].step) {
             (Step::Probe(earlier), Step::Probe(own)) => {
                 (earlier.from, earlier.tag) == (own.from, own.tag) && earlier.comm == own.comm
@@ -321,6 +340,12 @@ impl<H: Handle> State<H> {
     fn test(&mut self, ends: &mut Ends) {
         let mut at = 0;
         while at < self.flying.len() {
+            if self.flying[at].is_given_up() {
+                self.steps += 1;
+                let Flying { buffers, done, .. } = self.flying.remove(at);
+                ends.push(End { done, end: Err(given_up()), _unused: Some(buffers) });
+                continue;
+            }
             if self.waits_for_earlier(at) {
                 at += 1;
                 continue;
@@ -357,6 +382,11 @@ fn ended() -> Failed {
     Failed { call: "the operation", message: "this process has come to its end, and MPI with it".into() }
 }
 
+/// The failure of a receive of a broken world.
+fn given_up() -> Failed {
+    Failed { call: "the receive", message: "its world is broken, and its message has not come".into() }
+}
+
 /// The failure of the communicators of a world behind those that have failed.
 fn not_copied(why: &str) -> Failed {
     let message = format!("those of an earlier world were not made ({why}), so ranks could make them in different orders");
@@ -370,6 +400,13 @@ enum Advance {
 }
 
 impl<H: Handle> Flying<H> {
+    /// Returns whether it is a receive of a broken world, for which no future waits. Its message would hardly
+    /// come any more, and the transport has no memory of it.
+    fn is_given_up(&self) -> bool {
+        let waits = matches!(self.step, Step::Probe(Probe { beside: None, .. })) && self.done.is_left();
+        waits && self.buffers.comm.as_ref().is_some_and(|comm| comm.is_broken())
+    }
+
     fn advance(&mut self, calls: &Calls<H>) -> Result<Advance, Failed> {
         match &mut self.step {
             Step::Request(request) => Ok(if calls.test(request)? { Advance::Complete } else { Advance::None }),

@@ -51,9 +51,12 @@ impl Communicator {
         self.library.check(state, "an operation").map(|()| true)
     }
 
-    /// Begins to enqueue a call. The communicator is ready, and the memory at both ends stays until the
-    /// stream has passed the work, or the communicator is aborted and the stream has ended.
-    pub(super) fn issue(&self, call: Call, ends: Ends, stream: Stream) -> Result<(), String> {
+    /// Begins to enqueue a call. The communicator is ready.
+    ///
+    /// # Safety
+    /// The memory at both ends has the bytes that the call says, and stays until the stream has passed the
+    /// work, or the communicator is aborted and the stream has ended.
+    pub(super) unsafe fn issue(&self, call: Call, ends: Ends, stream: Stream) -> Result<(), String> {
         let (from, to) = (address(ends.from).cast_const(), address(ends.to));
         let (library, comm) = (self.library, self.handle);
         let (code, name) = match call {
@@ -76,13 +79,17 @@ impl Communicator {
                 // SAFETY: both ends have so many bytes, by the contract of this function.
                 (unsafe { (library.broadcast)(from, to, bytes, BYTE, root, comm, stream) }, "ncclBroadcast")
             }
-            Call::SendRecv { send, receive } => return self.exchange(send, receive, ends, stream),
+            // SAFETY: the caller promises that the memory has these bytes and stays.
+            Call::SendRecv { send, receive } => return unsafe { self.exchange(send, receive, ends, stream) },
         };
         self.library.check(code, name)
     }
 
     /// Sends and receives as one operation: neither waits for the other.
-    fn exchange(
+    ///
+    /// # Safety
+    /// As of [`issue`](Self::issue).
+    unsafe fn exchange(
         &self,
         send: Option<(usize, u32)>,
         receive: Option<(usize, u32)>,

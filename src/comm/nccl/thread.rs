@@ -236,11 +236,18 @@ impl Life {
         let Task { op, wanted, done } = task;
         let (ends, made) = match self.memory(&op, &wanted) {
             Ok(all) => all,
-            Err(error) => return done.set(Err(OpFault::Value(error))),
+            Err(error) => {
+                // The next operation may not begin: another rank could take it for this one.
+                let rank = self.rank.place.rank;
+                self.fail_by(WorldFault::Abandoned { rank, why: format!("'{}': {error}", op.name) });
+                return done.set(Err(OpFault::Value(error)));
+            }
         };
         self.issuing = Some(Work { op, made, done: Some(done) });
         let Some(communicator) = &self.communicator else { return };
-        if let Err(why) = communicator.issue(wanted.call, ends, self.transport.stream()) {
+        // SAFETY: `memory` has found both ends for these sizes, and the work keeps them until the stream has
+        // passed it.
+        if let Err(why) = unsafe { communicator.issue(wanted.call, ends, self.transport.stream()) } {
             self.fail(&why);
         }
     }
@@ -296,8 +303,12 @@ impl Life {
     /// Breaks the world. The abort comes behind that: NCCL on the other ranks takes it for an error of
     /// theirs.
     fn fail(&mut self, why: &str) {
+        self.fail_by(self.fault(why));
+    }
+
+    fn fail_by(&mut self, fault: WorldFault) {
         if self.broken.is_none() && !std::mem::replace(&mut self.has_failed, true) {
-            (self.rank.break_by)(self.fault(why));
+            (self.rank.break_by)(fault);
         }
     }
 

@@ -127,12 +127,14 @@ fn a_world_that_is_broken_is_duplicated_and_the_ranks_go_on() {
 
 #[test]
 fn a_rank_that_leaves_before_it_duplicates_a_world_has_left_the_further_ones() {
-    // Seen to hang when only the world itself heard of it.
+    // Seen to hang when only the world itself heard of it, and when the further worlds of a further one did
+    // not.
     let [first, second] = two();
     let before = first.duplicate().unwrap();
     drop(second);
     let behind = first.duplicate().unwrap();
-    for world in [before, behind] {
+    let further = behind.duplicate().unwrap();
+    for world in [before, behind, further] {
         let error = block_on(Executor::inline().run(&plan(&world), Inputs::new().with("x", 1_u32))).unwrap_err();
         assert_eq!(error.rank(), Some(1), "{error:#}");
     }

@@ -316,7 +316,8 @@ fn once() -> Arc<Control> {
 
 #[test]
 fn what_cannot_be_is_an_error() {
-    // Seen to fail without the checks of nodes that exchange values, and of values that are taken.
+    // Seen to fail without the checks of nodes that exchange values, of values that are taken, and of the
+    // names of transfers.
     let error = |change: &dyn Fn(&mut Shape), ranks| {
         let mut shape = chains(2, 2);
         change(&mut shape);
@@ -346,6 +347,11 @@ fn what_cannot_be_is_an_error() {
         [taker, reader].iter().for_each(|&reader| shape.read(x, 0, reader));
         shape.take_input(taker, 0);
     }, 2), @"node 'x' is read on other ranks, and 'taker' takes it on its own rank: let 'taker' read it, and copy it");
+    insta::assert_snapshot!(error(&|shape| shape.nodes_mut()[0].name = "x".repeat(250).into(), 2), @"the length in bytes of the name 'xxxxxxxxxxxxxxxxxxxxxxxx...' is 260, the limit is 256");
+    insta::assert_snapshot!(error(&|shape| {
+        let reader = node(shape, "reader", (1.0, 8), Some(0));
+        shape.read_state(2, reader);
+    }, 2), @"node 'reader' reads state 2 of a loop or a branch, but is in none: give the shape that has it");
     insta::assert_snapshot!(Links::new(-1.0, 1.0).unwrap_err(), @"links have a latency of -1.0 us: a time is from 0 to 10^12");
     insta::assert_snapshot!(Links::new(1.0, 0.0).unwrap_err(), @"links have a bandwidth of 0.0 GB/s: give at least 10^-6");
 }
