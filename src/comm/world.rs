@@ -70,7 +70,8 @@ pub(crate) struct Member {
 
 impl World {
     /// Returns a world of so many ranks in this process: one handle for each rank, in order. They may be used
-    /// by any threads and tasks.
+    /// by any threads and tasks. Ranks wait for each other: start the work of all before you wait for that of
+    /// one, on a thread for each, or with `try_join_all`.
     ///
     /// # Errors
     /// If `ranks` is 0, or more than 65,536.

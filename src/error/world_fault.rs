@@ -5,7 +5,9 @@
 #[cfg_attr(feature = "mpi", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(not(feature = "mpi"), allow(dead_code))]
 pub(crate) enum WorldFault {
-    #[error("rank {rank} has left the world: it dropped its last handle to it")]
+    #[error(
+        "rank {rank} has left the world: it has ended, or has dropped its last handle: see whether it has an error of its own"
+    )]
     Left { rank: u32 },
     /// The connection to it has ended.
     #[error("rank {rank} has died: its process has ended")]

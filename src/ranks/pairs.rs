@@ -55,6 +55,10 @@ pub(super) fn peer_of(shape: &NodeShape) -> Option<(&crate::graph::Peer, bool)> 
     }
 }
 
+/// The usual mistake behind a send or a receive that is alone.
+const ALL_BUILD_ALL: &str =
+    "Every rank builds all nodes: `node(&x).rank(0)` or `Peer::table` say which ranks send, and which receive";
+
 /// Checks that each send has its receive, of the same type, and each receive its send; and that roots exist.
 ///
 /// # Errors
@@ -67,7 +71,7 @@ pub(crate) fn check_pairs(units: &[Unit], size: u32) -> Result<()> {
             let paired = sends.len().min(receives.len());
             if let Some(&send) = sends.get(paired) {
                 let fault = format!(
-                    "sends to rank {to} on rank {from}, and no node of the same graph receives it there: {} from rank {from} to rank {to} against {}",
+                    "sends to rank {to} on rank {from}, and no node of the same graph receives it there: {} from rank {from} to rank {to} against {}. {ALL_BUILD_ALL}",
                     counted(sends.len(), "send"),
                     counted(receives.len(), "receive")
                 );
@@ -75,7 +79,7 @@ pub(crate) fn check_pairs(units: &[Unit], size: u32) -> Result<()> {
             }
             if let Some(&receive) = receives.get(paired) {
                 let fault = format!(
-                    "receives from rank {from} on rank {to}, and no node of the same graph sends it there: {} from rank {from} to rank {to} against {}",
+                    "receives from rank {from} on rank {to}, and no node of the same graph sends it there: {} from rank {from} to rank {to} against {}. {ALL_BUILD_ALL}",
                     counted(receives.len(), "receive"),
                     counted(sends.len(), "send")
                 );

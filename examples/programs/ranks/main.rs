@@ -76,6 +76,10 @@ fn run(args: &Args) -> Result<(), BoxError> {
         check_size(&worlds[0], args.size)?;
     }
     let is_first = worlds[0].rank() == 0;
+    if is_first {
+        let are = if args.mpi { "processes of MPI" } else { "threads of this process" };
+        eprintln!("ranks: {}, {are}", worlds[0].size());
+    }
     let solutions = solve(worlds, args.size, args.flow)?;
     if is_first {
         print(&solutions[0]);

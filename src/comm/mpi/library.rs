@@ -25,7 +25,6 @@ pub(super) trait Visit {
 /// Loads the library of the launcher, or the first that there is.
 pub(super) fn load<T, V: Visit<Output = Result<T, String>>>(visit: V) -> Result<T, String> {
     let library = find()?;
-    let text = |error: libloading::Error| error.to_string();
     if version(&library).map_err(text)?.contains("Open MPI") {
         // SAFETY: it says that it is Open MPI.
         visit.visit(unsafe { Calls::open_mpi(library) }.map_err(text)?)
@@ -35,6 +34,11 @@ pub(super) fn load<T, V: Visit<Output = Result<T, String>>>(visit: V) -> Result<
     }
 }
 
+/// Returns the text of an error, with its cause: the file, or the symbol.
+fn text(error: libloading::Error) -> String {
+    std::error::Error::source(&error).map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
+}
+
 fn find() -> Result<Library, String> {
     let named = std::env::var_os(NAMED);
     // A program that uses MPI itself has loaded it.
@@ -42,6 +46,7 @@ fn find() -> Result<Library, String> {
     if named.is_none() && version(&own).is_ok() {
         return Ok(own);
     }
+    let is_named = named.is_some();
     let names = named.map_or_else(names, |name| vec![name]);
     let mut faults = Vec::new();
     for name in names {
@@ -49,10 +54,13 @@ fn find() -> Result<Library, String> {
         // SAFETY: an MPI library may be loaded at any time; its initialisers do nothing that matters here.
         match unsafe { unix::Library::open(Some(&name), unix::RTLD_NOW | unix::RTLD_GLOBAL) } {
             Ok(library) => return Ok(library.into()),
-            Err(error) => faults.push(format!("{}: {error}", name.display())),
+            Err(error) => faults.push(format!("{}: {}", name.display(), text(error))),
         }
     }
     let faults = faults.join("; ");
+    if is_named {
+        return Err(format!("the library that {NAMED} names cannot be loaded: {faults}"));
+    }
     Err(format!("no library was found: install Open MPI or MPICH, or name the file of another one in {NAMED} (tried {faults})"))
 }
 

@@ -40,7 +40,7 @@ fn a_receive_without_a_send_is_an_error() {
         let _ = g.send_to("send", &x, Peer::next());
         let received = g.recv_from::<f64>("receive", Peer::ring(-1));
         g.output("out", &received);
-    }), @"node 'receive' receives from rank 1 on rank 0, and no node of the same graph sends it there: 1 receive from rank 1 to rank 0 against 0 sends");
+    }), @"node 'receive' receives from rank 1 on rank 0, and no node of the same graph sends it there: 1 receive from rank 1 to rank 0 against 0 sends. Every rank builds all nodes: `node(&x).rank(0)` or `Peer::table` say which ranks send, and which receive");
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn a_send_without_a_receive_is_an_error() {
     insta::assert_snapshot!(mistake(3, |g, x| {
         let sent = g.send_to("send", &x, 2);
         g.output("out", &sent);
-    }), @"node 'send' sends to rank 2 on rank 0, and no node of the same graph receives it there: 1 send from rank 0 to rank 2 against 0 receives");
+    }), @"node 'send' sends to rank 2 on rank 0, and no node of the same graph receives it there: 1 send from rank 0 to rank 2 against 0 receives. Every rank builds all nodes: `node(&x).rank(0)` or `Peer::table` say which ranks send, and which receive");
 }
 
 #[test]

@@ -38,8 +38,8 @@ fn a_rank_that_leaves_ends_what_others_wait_for() {
     let error = block_on(run).unwrap_err();
     assert!(error.is_world_broken());
     assert_eq!((error.rank(), error.node()), (Some(1), Some("sum")));
-    insta::assert_snapshot!(format!("{error:#}"), @"node 'sum' failed on host 0 of the host device: rank 1 has left the world: it dropped its last handle to it");
-    insta::assert_snapshot!(first.error().unwrap(), @"rank 1 has left the world: it dropped its last handle to it");
+    insta::assert_snapshot!(format!("{error:#}"), @"node 'sum' failed on host 0 of the host device: rank 1 has left the world: it has ended, or has dropped its last handle: see whether it has an error of its own");
+    insta::assert_snapshot!(first.error().unwrap(), @"rank 1 has left the world: it has ended, or has dropped its last handle: see whether it has an error of its own");
     // The world stays broken.
     let again = block_on(exec.run(&plan, Inputs::new().with("x", 1_u32))).unwrap_err();
     assert_eq!(again.rank(), Some(1));

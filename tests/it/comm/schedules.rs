@@ -328,7 +328,7 @@ fn what_cannot_be_is_an_error() {
     insta::assert_snapshot!(error(&|shape| {
         let send = node(shape, "send", (1.0, 8), Some(0));
         shape.nodes_mut()[send.index()].communication = Some(Arc::new(Communication::new(Exchange::SendTo { to: 1.into() })));
-    }, 2), @"node 'send' sends to rank 1 on rank 0, and no node of the same graph receives it there: 1 send from rank 0 to rank 1 against 0 receives");
+    }, 2), @"node 'send' sends to rank 1 on rank 0, and no node of the same graph receives it there: 1 send from rank 0 to rank 1 against 0 receives. Every rank builds all nodes: `node(&x).rank(0)` or `Peer::table` say which ranks send, and which receive");
     let exchange = || Some(Arc::new(Communication::new(Exchange::Barrier)));
     insta::assert_snapshot!(error(&|shape| {
         let wide = node(shape, "wide", (1.0, 8), None);
