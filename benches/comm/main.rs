@@ -74,16 +74,16 @@ fn main() {
         return rank::run(&std::env::args().skip(1).collect::<Vec<_>>());
     }
     let args = Args::parse();
-    if args.output.file(REPORT).is_some() && ["openmpi", "mpich"].iter().any(|mpi| raw_program(mpi).is_none()) {
+    let programs = ["openmpi", "mpich"].map(raw_program);
+    if args.output.file(REPORT).is_some() && programs.contains(&None) {
         // A table of one MPI would replace that of both.
         eprintln!("nothing is written without both MPIs: install libopenmpi-dev and libmpich-dev");
         std::process::exit(2);
     }
     let (mut report, mut quiet) = (Vec::new(), Quiet::default());
-    for (name, compiler, arguments) in
-        [("Open MPI", "openmpi", &["--allow-run-as-root", "--oversubscribe"][..]), ("MPICH", "mpich", &[])]
-    {
-        let Some(raw) = raw_program(compiler) else {
+    let launchers = [("Open MPI", "openmpi", &["--allow-run-as-root", "--oversubscribe"][..]), ("MPICH", "mpich", &[])];
+    for ((name, compiler, arguments), raw) in launchers.into_iter().zip(programs) {
+        let Some(raw) = raw else {
             println!("skipped: no mpicc.{compiler}");
             continue;
         };

@@ -80,7 +80,7 @@ impl Shape {
     ///
     /// # Errors
     /// As [`Shape::schedule_with`]; if there are no ranks, or more than 65,536; if the nodes or edges of all
-    /// ranks together are 2³² or more; in addition those of
+    /// ranks together are 2³² or more; if a node reads a state, as in a loop; in addition those of
     /// [`Graph::compile_for`](crate::Graph::compile_for), except that a shape does not know which values are
     /// the same on all ranks.
     ///

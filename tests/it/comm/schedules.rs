@@ -316,8 +316,8 @@ fn once() -> Arc<Control> {
 
 #[test]
 fn what_cannot_be_is_an_error() {
-    // Seen to fail without the checks of nodes that exchange values, of values that are taken, and of the
-    // names of transfers.
+    // Seen to fail without the checks of nodes that exchange values, of values that are taken, of the names
+    // of transfers, and of reads of states.
     let error = |change: &dyn Fn(&mut Shape), ranks| {
         let mut shape = chains(2, 2);
         change(&mut shape);
